@@ -41,6 +41,7 @@ DAY, MONTHS = 86_400 * 10**6, {"month": 1, "monthly": 1, "quarterly": 3, "yearly
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
+WAITED = ("grant.admitted.v1", "grant.timed_out.v1", "grant.cancelled.v1")
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
 PLACE = ("across", "per", "window", "refresh", "part_of")
 PARTS = {"per", "clients", "purposes", "part_of"}  # A limit with one of these divides a budget
@@ -623,6 +624,7 @@ class Audit:
         self.proposals = dict[int, Doc]()
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
+        self.waits = dict[str, tuple[str, Doc, int]]()  # Requests: client, command, until when
         self.totals, self.believed = list[Doc](), set[str]()  # Rules: whether they fired
 
     def attempt(self, where: str | int, step: Callable[..., None], *given: Any) -> None:
@@ -724,8 +726,14 @@ class Audit:
         """Judge an event, and make the changes in the table of docs/evidence.md."""
         if "charges" in event:
             check_total(event["charges"], event["total"])
-        if kind in JUDGED:
-            self.attempt(self.size, self.judge, event, kind, command)
+        if kind in WAITED:
+            event = self.waited(event, kind, command)
+            kind, command = event["type"], event["command"]
+        if kind == "grant.waiting.v1":  # it waits under a name after its sequence
+            self.waits[f"g{self.size}"] = event["by"], command, self.now + command["wait"] * 10**6
+        if kind in (*JUDGED, "grant.waiting.v1"):
+            told = kind if kind in JUDGED else JUDGED[1]
+            self.attempt(self.size, self.judge, event, told, command)
         elif kind == "batch.refused.v1":
             self.attempt(self.size, self.refuse, event, command)
         if "confirms" in command:
@@ -745,6 +753,23 @@ class Audit:
         late = event["time"] >= proposal["expires"]
         need(not late and not mine and proposer != person(event["by"]), "too late, or one person")
         need(not key or key["role"] in ("admin", "officer"), "the role may not confirm")
+
+    def waited(self, event: Doc, kind: str, command: Doc) -> Doc:
+        """End a wait, once; of equal requests the first. Return an admission as a grant's event."""
+        by, asked, until = self.waits.pop(command["grant"])
+        need(command.get("client", event["by"]) == by, "the request of another client")
+        need((self.now >= until) == (kind == "grant.timed_out.v1"), "admitted or refused untimely")
+        request, rest = command.get("request", asked), {"wait": 0, "at_least": 0, "mechanisms": 0}
+        pairs = [*zip(request["mechanisms"], asked["mechanisms"], strict=True)]
+        counts = [[each.get("count", 1) for each in pair] for pair in pairs]
+        fewer = all(asked.get("at_least", most) <= n <= most for n, most in counts)
+        fewer &= all({**one, "count": 0} == {**full, "count": 0} for one, full in pairs)
+        need(fewer and {**request, **rest} == {**asked, **rest}, "not what has waited")
+        if kind != WAITED[0]:
+            return event
+        equal = [n for n, (*w, end) in self.waits.items() if w == [by, asked] and end > self.now]
+        need(all(int(n[1:]) > int(command["grant"][1:]) for n in equal), "it overtakes an equal")
+        return {**event, "type": JUDGED[0], "by": by, "command": request}
 
     def register(self, _: Doc, command: Doc) -> None:
         """Register a population: its cells are the product of its dimensions."""

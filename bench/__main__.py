@@ -30,6 +30,7 @@ from bench import (
     queries,
     scale,
     schedules,
+    waiting,
 )
 from bench.databases import databases
 
@@ -60,6 +61,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     queries.large,
     queries.weights,
     scale.long_ledger,
+    waiting.queue,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
     limits.on_postgres,

@@ -22,6 +22,7 @@ from alembic import command
 from alembic.config import Config
 from pydantic import TypeAdapter
 
+from accountant import verify_minimal
 from accountant.api.views import decided
 from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.accounts.sums import Sums
@@ -35,8 +36,15 @@ from accountant.budget.commands import (
     batch_of,
     command_from_json,
 )
-from accountant.budget.decide import Repeated, decide
-from accountant.budget.decide.proposing import why
+from accountant.budget.decide import (
+    Repeated,
+    admission,
+    before_of,
+    decide,
+)
+from accountant.budget.decide.proposing import (
+    why,
+)
 from accountant.budget.explain import Explained, explain
 from accountant.budget.outcome import PROPOSED
 from accountant.budget.policy_file import parse_policy
@@ -190,13 +198,24 @@ class Book:
     def _take(self, asked: Envelope) -> Any:
         if self.seals:
             asked, _ = seal(self.state, asked, lambda: bytes(SALT_BYTES))  # retries are alike
+        self.admit(before_of(self.state, asked, self.now))
         outcome = decide(self.state, asked, self.now)
         if isinstance(outcome, Repeated):
             return outcome
         for one in outcome:
             apply(self.state, one)
             self.stored.append(one.entry.body)
+        self.admit()
         return [one.event() for one in outcome]
+
+    def admit(self, now: int | None = None) -> list[Event]:
+        """Admits who waits and fits, as the service does before and after each command."""
+        found = []
+        while (one := admission(self.state, self.now if now is None else now)) is not None:
+            apply(self.state, one)
+            self.stored.append(one.entry.body)
+            found.append(one.event())
+        return found
 
     def decision(self, event: Event) -> dict[str, Any]:
         """The decision of an event, in words: as the API serves it."""
@@ -365,10 +384,20 @@ def snapshot(state: State) -> dict[str, Any]:
         "accounts": accounts,
         "grants": state.grants,
         "open": state.open,
+        "waiting": state.waiting,
         "answers": state.idempotency,
         "last_epoch": state.last_epoch,
         "proposals": state.proposals,
     }
+
+
+def audited(book: Book) -> verify_minimal.Audit:
+    """What the verifier makes of the events of a ledger in memory, on their way in."""
+    audit = verify_minimal.Audit()
+    audit.manifest = {"ledger": book.name}
+    for entry in book.stored:
+        audit.entry(entry)
+    return audit
 
 
 # -- a service on a file ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import msgspec
@@ -14,10 +15,22 @@ from accountant.api.models.reading import Health
 from accountant.api.views import amounts, decided, proposal_of
 from accountant.budget import batches, outcome
 from accountant.budget.advice import in_words
-from accountant.budget.commands import DEFAULT_TTL
+from accountant.budget.commands import DEFAULT_TTL, Envelope
+from accountant.budget.decide import SYSTEM
+from accountant.budget.errors import Conflict
 from accountant.budget.facts import SECOND
-from accountant.budget.previewing import Foreseen
-from accountant.budget.rules.limit import MOST_BESIDE
+from accountant.budget.previewing import (
+    Foreseen,
+)
+from accountant.budget.rules.limit import (
+    MOST_BESIDE,
+)
+from accountant.budget.state import (
+    Settled,
+)
+from accountant.budget.waiting.queue import (
+    Waiting,
+)
 from accountant.door.messages import Reply, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.reporting.statement import lifetime_sums
@@ -28,12 +41,24 @@ _REPLAYED: Final = (b"idempotent-replay", b"true")
 _JSON: Final = [(b"content-type", b"application/json")]
 
 
+class _Mechanism(msgspec.Struct):
+    count: int = 1
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """The fields that answers need of a request that has waited."""
+
+    mechanisms: list[_Mechanism] = []
+    ttl_seconds: int = DEFAULT_TTL
+
+
 class _Asked(msgspec.Struct):
     """The fields of an event's command that answers need."""
 
     grant: str = ""
     answer: str = ""
     ttl_seconds: int = DEFAULT_TTL
+    request: _Request = _Request()
 
 
 class _Kept(msgspec.Struct):
@@ -63,7 +88,7 @@ class Json(JSONResponse):
 def reply(service: Service, answer: Answer, client: str | None) -> Reply:
     """``respond`` without the framework's response, for the hot path."""
     entry = answer.entries[-1]
-    if entry.type == outcome.REFUSED:
+    if entry.type in (outcome.REFUSED, outcome.WAITING):
         return replied(respond(service, answer), client)
     fields = [*_JSON, _REPLAYED] if answer.repeated else _JSON
     return Reply(_status(entry), client, fields, orjson.dumps(_document(entry)))
@@ -75,6 +100,8 @@ def respond(service: Service, answer: Answer) -> JSONResponse:
     entry = answer.entries[-1]
     if entry.type == outcome.REFUSED:
         return _refused(service, Event.from_bytes(entry.body), headers)
+    if entry.type == outcome.WAITING:
+        return _waited(service, Event.from_bytes(entry.body), entry, headers)
     return Json(_document(entry), _status(entry), headers)
 
 
@@ -153,17 +180,76 @@ def _lifetimes(service: Service, event: Event) -> list[models.LifetimeTotal]:
     return [{"dataset": name, "epsilon": t.epsilon, "delta": t.delta} for name, t in totals]
 
 
+def _waited(service: Service, event: Event, entry: Entry, headers: dict[str, str]) -> JSONResponse:
+    """Return what has become of a request that waited, for a retry and for a poll alike."""
+    grant, now = service.grant(event.ledger, f"g{event.sequence}")
+    if isinstance(grant, Waiting):
+        waiting: models.Waiting = {
+            "id": grant.id,
+            "state": "waiting",
+            "until": rfc3339(grant.expires),
+            **_judged(entry, _KEPT.decode(entry.body)),
+        }
+        if not grant.due(now):
+            return Json(waiting, 202, headers)
+        with suppress(Conflict):  # the job, or another process, was first
+            service.execute(event.ledger, Envelope(SYSTEM, grant.timing_out()))
+        grant, now = service.grant(event.ledger, grant.id)
+    if isinstance(grant, Settled) and grant.status == "admitted":
+        end = service.event(event.ledger, grant.settled)
+        return Json(_document(Entry.of(end)), 201, headers)
+    if isinstance(grant, Settled) and grant.status == "timed out":
+        return _timed_out(service, service.event(event.ledger, grant.settled), headers)
+    raise Conflict(
+        "wait-cancelled", f"request {grant.id} was cancelled: ask anew, with another key"
+    )
+
+
+def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> JSONResponse:
+    """Return the last decision on a request that has waited in vain, as a refusal."""
+    decision = service.explain(event.ledger, event).decision
+    failed = [one.text for one in decision.findings if one.fired and one.action == "block"]
+    last = f"at last: {failed[0]}" if failed else "it would fit now: ask anew"
+    return problem(
+        "wait-timed-out",
+        403,
+        f"request {event.body['command']['grant']} waited in vain; {last}",
+        headers,
+        decision={"id": f"d{event.sequence}", **decided(decision)},
+        charge=amounts(event.body["total"]),
+        sequence=event.sequence,
+    )
+
+
 def _document(entry: Entry) -> models.Stamped:
     """Return the answer to the command that led to ``entry``; /decisions/ has the rest."""
     return _ANSWERS[entry.type](entry, _KEPT.decode(entry.body))
 
 
 def _reserved(entry: Entry, kept: _Kept) -> models.Reservation:
+    return _grant(entry, kept, kept.command.ttl_seconds)
+
+
+def _admitted(entry: Entry, kept: _Kept) -> models.Reservation:
+    request = kept.command.request
+    found = _grant(entry, kept, request.ttl_seconds)
+    found["waited_as"] = kept.command.grant
+    if len(request.mechanisms) == 1:
+        found["count"] = request.mechanisms[0].count
+    return found
+
+
+def _grant(entry: Entry, kept: _Kept, ttl: int) -> models.Reservation:
+    judged = _judged(entry, kept)
     return {
         "id": f"g{entry.sequence}",
         "state": "reserved",
-        "expires": rfc3339(entry.time + kept.command.ttl_seconds * SECOND),
-        **_judged(entry, kept),
+        "expires": rfc3339(entry.time + ttl * SECOND),
+        "charge": judged["charge"],
+        "flags": judged["flags"],
+        "decision": judged["decision"],
+        "sequence": judged["sequence"],
+        "time": judged["time"],
     }
 
 
@@ -202,6 +288,15 @@ def _noted(entry: Entry, kept: _Kept) -> models.Settlement:
     }
 
 
+def _cancelled(entry: Entry, kept: _Kept) -> models.Settlement:
+    return {
+        "id": kept.command.grant,
+        "state": "cancelled",
+        "sequence": entry.sequence,
+        "time": kept.time,
+    }
+
+
 def _ended(entry: Entry, kept: _Kept) -> models.Settlement:
     answer: models.Settlement = {
         "id": kept.command.grant,
@@ -217,6 +312,7 @@ def _ended(entry: Entry, kept: _Kept) -> models.Settlement:
 
 _ANSWERS: Final[dict[str, Callable[[Entry, _Kept], models.Stamped]]] = {
     outcome.RESERVED: _reserved,
+    outcome.ADMITTED: _admitted,
     outcome.RECORDED: _recorded,
     outcome.ANSWERED: _counted,
     outcome.NOTED: _noted,
@@ -225,6 +321,7 @@ _ANSWERS: Final[dict[str, Callable[[Entry, _Kept], models.Stamped]]] = {
     outcome.COMMITTED: _ended,
     outcome.CLOSED: _ended,
     outcome.PROPOSED: lambda entry, _: proposal_of(Event.from_bytes(entry.body)),
+    outcome.CANCELLED: _cancelled,
 }
 
 

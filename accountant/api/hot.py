@@ -29,7 +29,7 @@ from accountant.budget.commands import (
     ReleaseGrant,
 )
 from accountant.budget.errors import Problem
-from accountant.budget.outcome import REFUSED
+from accountant.budget.outcome import REFUSED, WAITING
 from accountant.door.messages import Reply, Replying, Request, failed, replied
 from accountant.runtime.service import Answer, Service
 
@@ -141,8 +141,9 @@ class Hot:
         if isinstance(outcome, Problem) and outcome.code == "unauthenticated":
             # The key was revoked meanwhile: the request has no client, as in the routes.
             client, outcome = None, not_valid("Authorization")
-        if isinstance(outcome, Answer) and outcome.entries[-1].type == REFUSED:
-            # Explaining takes longer than deciding, which all commands wait for in this thread.
+        if isinstance(outcome, Answer) and outcome.entries[-1].type in (REFUSED, WAITING):
+            # Explaining, or reading what became of a wait, takes longer than deciding, which all
+            # commands wait for in this thread.
             self._pricing.submit(lambda: reply(self._reply(request, client, outcome)))
             return
         reply(self._reply(request, client, outcome))

@@ -14,11 +14,13 @@ from accountant.budget.facts import final_of
 from accountant.budget.population import packing
 from accountant.budget.proposals import Proposal, digest_of
 from accountant.budget.state import Grant, Settled
+from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, NOTHING, Charge
 from accountant.reporting.texts import PAGE, Texts
 from accountant.runtime.service import Service
 
+ENDED_WAITS: Final = ("admitted", "timed out", "cancelled")
 RECOVERED: Final = "ledger.recovered.v1"
 
 
@@ -89,34 +91,49 @@ def in_full(
     return found
 
 
-def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> models.Grant:
-    """Return the grant at stamp ``now``, with its texts, by the events that began and ended it."""
+def grant_view(
+    service: Service, ledger: str, grant: Grant | Settled | Waiting, now: int
+) -> models.Grant:
+    """Return the grant at stamp ``now``, with its texts, by the events that began and ended it. A
+    request that has waited is shown as the grant that it was admitted as.
+    """
+    if isinstance(grant, Settled) and grant.status == "admitted":
+        return grant_view(service, ledger, *service.grant(ledger, f"g{grant.settled}"))
     event = service.event(ledger, grant.sequence)
     asked = Texts(partial(service.texts, ledger), page=1).opened(event)
     reserved = Charge.from_json(event.body["total"])
-    charged = reserved if grant.due(now) else None
+    waits = isinstance(grant, Waiting) or grant.status in ENDED_WAITS
+    charged = reserved if grant.due(now) and not waits else None
     view = _view(grant, now, event.time, reserved)
-    if isinstance(grant, Settled):
+    if waits:
+        view["reserved"] = amounts(NOTHING)
+    if isinstance(grant, Settled) and not waits:
         end = service.event(ledger, grant.settled)
         charged = reserved if end.type == RECOVERED else final_of(end.body, reserved)
         if grant.session:
             view["positives"], view["negatives"] = _counted(service, grant, end)
+    command = event.body["command"]
+    if "request" in command:
+        view["waited_as"] = command["grant"]
     return {
         **view,
-        "request": in_names(service, ledger, asked.body["command"]),
+        "request": in_names(service, ledger, command.get("request", asked.body["command"])),
         "charged": None if charged is None else amounts(charged),
     }
 
 
-def listed(grant: Grant, now: int) -> models.OpenGrant:
-    """Return an open grant at stamp ``now``, without reading its event."""
-    return _view(grant, now, grant.opened, grant.total)
+def listed(grant: Grant | Waiting, now: int) -> models.OpenGrant:
+    """Return an open grant, or what waits, at stamp ``now``, without reading its event."""
+    held = NOTHING if isinstance(grant, Waiting) else grant.total
+    return _view(grant, now, grant.opened, held)
 
 
-def _view(grant: Grant | Settled, now: int, opened: int, reserved: Charge) -> models.OpenGrant:
+def _view(
+    grant: Grant | Settled | Waiting, now: int, opened: int, reserved: Charge
+) -> models.OpenGrant:
     view: models.OpenGrant = {
         "id": grant.id,
-        "state": "expired" if grant.due(now) else grant.status,
+        "state": _state(grant, now),
         "client": grant.by,
         "dataset": grant.on.spelled,
         "opened": rfc3339(opened),
@@ -129,6 +146,12 @@ def _view(grant: Grant | Settled, now: int, opened: int, reserved: Charge) -> mo
     if isinstance(grant, Grant) and grant.session:
         view["positives"], view["negatives"] = grant.positives, grant.negatives
     return view
+
+
+def _state(grant: Grant | Settled | Waiting, now: int) -> str:
+    if grant.due(now):
+        return "timed_out" if isinstance(grant, Waiting) else "expired"
+    return grant.status.replace(" ", "_")
 
 
 def in_names(service: Service, ledger: str, command: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,13 @@ import orjson
 
 from accountant.auditing.findings import Findings
 from accountant.budget.batches import REFUSED
-from accountant.budget.proposals import CONFIRMING
+from accountant.budget.outcome import (
+    ADMITTED,
+    TIMED_OUT,
+)
+from accountant.budget.proposals import (
+    CONFIRMING,
+)
 from accountant.budget.sealing import FIELDS, Opened, field_of
 from accountant.ledger.events import canonical
 
@@ -20,6 +26,7 @@ from accountant.ledger.events import canonical
 _SEALED: Final = re.compile(rb'":\{"sealed":"([0-9a-f]{64})"\}')
 ERASED: Final = b'"type":"text.erased.v1"}'
 _REFUSED: Final = f'"type":"{REFUSED}"}}'.encode()
+_CAME_TO: Final = tuple(f'"type":"{kind}"}}'.encode() for kind in (ADMITTED, TIMED_OUT))
 
 _Place = tuple[int, str]  # A sequence, and a field of its event
 
@@ -35,6 +42,8 @@ def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
             for place, command in enumerate(orjson.loads(body)["items"]):
                 for name, digest in _sealed_in(canonical(command)):
                     yield field_of(place, name), digest
+        return
+    if body.endswith(_CAME_TO):  # the texts are sealed in the event that began the wait
         return
     for found in _SEALED.finditer(body):
         name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode(errors="replace")

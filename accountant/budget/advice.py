@@ -15,7 +15,14 @@ from pydantic import ValidationError
 from accountant.budget.commands import AskGrant, OpenSparseVector
 from accountant.budget.evaluate import evaluate, how_many
 from accountant.budget.request import Costs, Request, costs_on, prepare, terms_of
-from accountant.budget.rises import fits_after, fits_from, least_that
+from accountant.budget.rises import (
+    fits_after,
+    fits_from,
+    least_that,
+)
+from accountant.budget.rules.base import (
+    Compared,
+)
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
 from accountant.ledger.events import rfc3339
@@ -61,6 +68,15 @@ def would_fit(state: State, by: str, command: AskGrant | OpenSparseVector, now: 
         return {}
 
 
+def most_that_fits(state: State, by: str, command: AskGrant, now: int) -> int:
+    """Return the largest count, up to the one asked for, with which ``command``, a request of one
+    mechanism, would be granted at stamp ``now``; 0 if there is none, or only limits are not what
+    refuses it. Raises Problem for a request that is malformed for this ledger.
+    """
+    count: int = _Trials(state, by, command, now).advice_on_count().get("count", 0)
+    return count
+
+
 def in_words(advice: Advice) -> str:
     """Return the advice as the end of a sentence; empty if there is none."""
     parts = [f"count {advice['count']}"] if "count" in advice else []
@@ -90,8 +106,7 @@ class _Trials:
 
     def advice(self) -> Advice:
         """Return all advice on the request."""
-        fired = evaluate(self._state, self._asked).fired
-        blocking = [one for one in fired if one.action == "block"]
+        blocking = self._blocking()
         if any(one.code != LimitRule.code for one in blocking):
             return {}
         if len(self._mechanisms) > 1:
@@ -110,6 +125,17 @@ class _Trials:
         if (more := fits_after(self._state, self._asked)) is not None:
             found["requests"] = more
         return found
+
+    def advice_on_count(self) -> Advice:
+        """Return advice on the count alone of a request of one mechanism."""
+        if any(one.code != LimitRule.code for one in self._blocking()):
+            return {}
+        [mechanism] = self._mechanisms
+        return self._count(mechanism)
+
+    def _blocking(self) -> list[Compared]:
+        fired = evaluate(self._state, self._asked).fired
+        return [one for one in fired if one.action == "block"]
 
     def _count(self, mechanism: Mechanism) -> Advice:
         """Find the largest count that is admitted. A count of n costs n times as much as one."""

@@ -14,13 +14,26 @@ import orjson
 
 from accountant.budget import batches
 from accountant.budget.batches import OpenBatch
-from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve, arrival
+from accountant.budget.changes import (
+    NOTHING,
+    Admit,
+    Count,
+    End,
+    Leave,
+    Note,
+    Record,
+    Reserve,
+    Wait,
+    arrival,
+)
 from accountant.budget.commands import DEFAULT_TTL, Batch
 from accountant.budget.facts import SECOND
 from accountant.budget.grants import Ending, Grant
 from accountant.budget.handlers import HANDLERS, selection_of
 from accountant.budget.outcome import (
+    ADMITTED,
     ANSWERED,
+    CANCELLED,
     CLOSED,
     COMMITTED,
     DECLINED,
@@ -32,6 +45,8 @@ from accountant.budget.outcome import (
     RELEASED,
     REPUBLISHED,
     RESERVED,
+    TIMED_OUT,
+    WAITING,
     Change,
     Outcome,
 )
@@ -39,6 +54,8 @@ from accountant.budget.population.selection import EVERYONE
 from accountant.budget.proposals import CONFIRMING, Proposal, after
 from accountant.budget.reach import reach_in
 from accountant.budget.state import State, envelope_of
+from accountant.budget.waiting.queue import Index, Waiting
+from accountant.budget.waiting.waking import wake
 from accountant.ledger.events import Entry, Event, to_keep, written
 from accountant.privacy.units import Charge
 
@@ -70,6 +87,7 @@ class _Undo(NamedTuple):
     answers: int
     memories: dict[str, Any]
     proposals: Mapping[int, Proposal]
+    waiting: Index | None
 
 
 def apply(state: State, outcome: Outcome) -> None:
@@ -80,7 +98,7 @@ def apply(state: State, outcome: Outcome) -> None:
     if entry.sequence != state.sequence:
         raise ValueError(f"event {entry.sequence} does not follow {state.sequence - 1}")
     batch, time, memories = state.batch, state.time, state.memories
-    proposals = state.proposals
+    proposals, index = state.proposals, state.waiting.index
     answers = len(state.idempotency)
     if batch is not None:
         state.batch = batch.taken(outcome)
@@ -97,8 +115,10 @@ def apply(state: State, outcome: Outcome) -> None:
     if outcome.key is not None:
         state.idempotency.put(outcome.by, outcome.key, outcome.fingerprint, entry.sequence)
     state.sequence, state.time = entry.sequence + 1, entry.time
+    if index is not None:
+        wake(state, outcome.change, before, entry)
     if state.journal is not None:
-        kept = batch, answers, memories, proposals
+        kept = batch, answers, memories, proposals, index
         state.journal.append(_Undo(outcome.change, before, entry.sequence, time, *kept))
 
 
@@ -124,6 +144,7 @@ def rollback(state: State, mark: int = 0) -> bool:
         state.sequence, state.time = undo.sequence, undo.time
         state.batch, state.memories = undo.batch, undo.memories
         state.proposals = undo.proposals
+        state.waiting.index = undo.waiting
     state.held = None
     return True
 
@@ -175,17 +196,24 @@ def read(state: State, event: Event, data: bytes | None = None) -> Outcome:
         raise ValueError(f"event {event.sequence} has the unknown type {event.type!r}")
     entry = Entry(event.sequence, event.type, event.time, data or event.to_bytes())
     kept = change.grant.command if isinstance(change, Reserve) else None
+    kept = change.waiting.command if isinstance(change, Wait) else kept
     command = kept or to_keep(written(body["command"]))
     return Outcome(entry, event.by, body.get("key"), command, change, body.get("batch"))
 
 
-def _reserve(state: State, event: Event) -> Change:
-    command = event.body["command"]
+def _reserve(state: State, event: Event) -> Reserve:
+    reserve = _grant(state, event, event.by, event.body["command"])
+    unlocks = state.adopted is not None and state.adopted.policy.unlocking
+    return reserve._replace(arriving=reserve.grant.selection if unlocks else None)
+
+
+def _grant(state: State, event: Event, by: str, command: dict[str, Any]) -> Reserve:
+    """Return the grant that ``event`` opens for ``command`` of ``by``."""
     grant = Grant(
         id=f"g{event.sequence}",
-        by=event.by,
+        by=by,
         on=reach_in(event.body),
-        selection=selection_of(state, event),
+        selection=selection_of(state, command),
         command=to_keep(written(command)),
         total=_charge(event.body["total"]),
         opened=event.time,
@@ -193,9 +221,41 @@ def _reserve(state: State, event: Event) -> Change:
         sequence=event.sequence,
         session=command["type"] == "open_sparse_vector",
     )
-    unlocks = state.adopted is not None and state.adopted.policy.unlocking
-    arriving = grant.selection if unlocks else None
-    return Reserve(grant, command.get("purpose"), command.get("allotment"), arriving)
+    return Reserve(grant, command.get("purpose"), command.get("allotment"))
+
+
+def _wait(state: State, event: Event) -> Change:
+    command = event.body["command"]
+    waiting = Waiting(
+        f"g{event.sequence}",
+        event.by,
+        reach_in(event.body),
+        to_keep(written(command)),
+        event.time,
+        event.time + command["wait"] * SECOND,
+        event.sequence,
+    )
+    arriving = arrival(state, event.by, [envelope_of(event).command])
+    return Wait(waiting, arriving=arriving)
+
+
+def _admit(state: State, event: Event) -> Change:
+    command = event.body["command"]
+    reserve = _grant(state, event, command["client"], command["request"])
+    return Admit(_waiting(state, command["grant"]).sequence, reserve)
+
+
+def _leave(ending: Ending) -> Callable[[State, Event], Change]:
+    def read_leave(state: State, event: Event) -> Change:
+        return Leave(_waiting(state, event.body["command"]["grant"]).sequence, ending)
+
+    return read_leave
+
+
+def _waiting(state: State, name: str) -> Waiting:
+    if (waiting := state.waiting.requests.get(name)) is None:
+        raise ValueError(f"no request called {name} waits")
+    return waiting
 
 
 def _end(ending: Ending) -> Callable[[State, Event], Change]:
@@ -216,10 +276,10 @@ def _answered(state: State, event: Event) -> Change:
 
 def _record(state: State, event: Event) -> Change:
     body = event.body
-    selection = EVERYONE if body.get("charged_to") == "everyone" else selection_of(state, event)
-    charged, command = reach_in(body).charged, body["command"]
+    command = body["command"]
+    selection = EVERYONE if body.get("charged_to") == "everyone" else selection_of(state, command)
     asked = command.get("purpose"), command.get("allotment")
-    return Record(charged, event.by, selection, _charge(body["total"]), *asked)
+    return Record(reach_in(body).charged, event.by, selection, _charge(body["total"]), *asked)
 
 
 def _refused_batch(state: State, event: Event) -> Change:
@@ -247,6 +307,10 @@ _CHANGES: Final[dict[str, Callable[[State, Event], Change]]] = {
     ANSWERED: _answered,
     CLOSED: _end("committed"),
     RECORDED: _record,
+    WAITING: _wait,
+    ADMITTED: _admit,
+    TIMED_OUT: _leave("timed out"),
+    CANCELLED: _leave("cancelled"),
     batches.OPENED: _open_batch,
     batches.REFUSED: _refused_batch,
 }

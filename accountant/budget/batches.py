@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accountant.budget.commands import ITEMS, Batch, BatchKind, Envelope
 from accountant.budget.errors import Conflict
-from accountant.budget.outcome import COMMITTED, NOTED, RECORDED, RELEASED, RESERVED, Outcome
+from accountant.budget.outcome import (
+    ADMITTED,
+    COMMITTED,
+    NOTED,
+    RECORDED,
+    RELEASED,
+    RESERVED,
+    TIMED_OUT,
+    Outcome,
+)
 from accountant.ledger.events import Entry, Event
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
 
 OPENED: Final = "batch.opened.v1"
 REFUSED: Final = "batch.refused.v1"
+_CAME_TO: Final = {ADMITTED: RESERVED, TIMED_OUT: "grant.refused.v1"}
 _ITEMS: Final[dict[BatchKind, frozenset[str]]] = {
     "spending": frozenset({RESERVED, COMMITTED, RELEASED, NOTED}),
     "invocations": frozenset({RECORDED}),
@@ -91,7 +101,13 @@ class OpenBatch(NamedTuple):
 
 
 def as_single(event: Event) -> Event:
-    """Return a refused batch as the refusal of the item that failed; any other event as it is."""
+    """Return a refused batch as the refusal of the item that failed, and what a request that waited
+    came to as its client's own grant or refusal; any other event as it is.
+    """
+    if event.type in _CAME_TO:
+        asked = event.body["command"]
+        body = event.body | {"command": asked["request"]}
+        return replace(event, type=_CAME_TO[event.type], by=asked["client"], body=body)
     if event.type != REFUSED:
         return event
     body = {name: value for name, value in event.body.items() if name not in ("items", "item")}

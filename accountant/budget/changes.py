@@ -6,7 +6,7 @@ After a failed commit ``undo`` takes back what was applied before it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accountant.budget.accounts.account import Mark
 from accountant.budget.accounts.accounts import Keys
@@ -16,6 +16,7 @@ from accountant.budget.commands import AskGrant, Command, OpenSparseVector
 from accountant.budget.grants import AccountKey, Ending, Grant
 from accountant.budget.population.selection import Selection
 from accountant.budget.request import selected
+from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import Entry
 from accountant.privacy.units import Charge
 
@@ -42,6 +43,19 @@ class Before(NamedTuple):
     booked: list[Booked]
     arrived: list[Counted] = []  # noqa: RUF012 (never changed)
     """What the arrival of the request has unlocked."""
+
+
+class Nothing(NamedTuple):
+    """A refusal: no account and no grant changes."""
+
+    def fold(self, state: State, entry: Entry) -> None:
+        """Change nothing."""
+
+    def undo(self, state: State, before: None) -> None:
+        """Change nothing."""
+
+
+NOTHING = Nothing()
 
 
 class Arriving(NamedTuple):
@@ -110,6 +124,65 @@ class Reserve(NamedTuple):
         state.grants.forget(self.grant.id)
         _take_back(state, self.grant.selection, before)
         _leave(state, before.arrived)
+
+
+class Wait(NamedTuple):
+    """Let a request wait. It holds no budget. ``witness``: what was found to hold up all of it, by
+    whoever has just decided (waiting/due.py).
+    """
+
+    waiting: Waiting
+    witness: Any = None
+    arriving: Arrive | Nothing = NOTHING
+    """It arrives all the same."""
+
+    def fold(self, state: State, entry: Entry) -> list[Counted] | None:
+        """Keep the request, as it arrives."""
+        state.waiting.keep(self.waiting)
+        return self.arriving.fold(state, entry)
+
+    def undo(self, state: State, before: list[Counted] | None) -> None:
+        """Forget it."""
+        _leave(state, before or [])
+        state.waiting.forget(self.waiting.id)
+
+
+class Leave(NamedTuple):
+    """Let a request wait no longer: it timed out, or its client cancelled it."""
+
+    sequence: int
+    ending: Ending
+
+    def fold(self, state: State, entry: Entry) -> Waiting:
+        """End the wait. Raises KeyError if the request does not wait."""
+        waiting = state.waiting.forget(f"g{self.sequence}")
+        state.grants.settle(waiting, self.ending, entry.sequence)
+        return waiting
+
+    def undo(self, state: State, before: Waiting) -> None:
+        """Let it wait again."""
+        state.grants.unsettle(self.sequence)
+        state.waiting.keep(before)
+
+
+class Admit(NamedTuple):
+    """Open the grant of the request that has waited since the event at ``sequence``."""
+
+    sequence: int
+    reserve: Reserve
+
+    def fold(self, state: State, entry: Entry) -> tuple[Waiting, Before]:
+        """Book the grant, and end the wait. Raises KeyError if the request does not wait."""
+        waiting = state.waiting.forget(f"g{self.sequence}")
+        state.grants.settle(waiting, "admitted", entry.sequence)
+        return waiting, self.reserve.fold(state, entry)
+
+    def undo(self, state: State, before: tuple[Waiting, Before]) -> None:
+        """Forget the grant, and let the request wait again."""
+        waiting, booked = before
+        self.reserve.undo(state, booked)
+        state.grants.unsettle(self.sequence)
+        state.waiting.keep(waiting)
 
 
 class Record(NamedTuple):
@@ -203,18 +276,7 @@ class Count(NamedTuple):
         state.grants.keep(before)
 
 
-class Nothing(NamedTuple):
-    """A refusal: no account and no grant changes."""
-
-    def fold(self, state: State, entry: Entry) -> None:
-        """Change nothing."""
-
-    def undo(self, state: State, before: None) -> None:
-        """Change nothing."""
-
-
 _NOTHING = Charge()
-NOTHING = Nothing()
 
 
 def _book(

@@ -13,7 +13,7 @@ from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.batches import as_single
 from accountant.budget.commands import command_from_json
 from accountant.budget.evaluate import Judgement, order_of
-from accountant.budget.outcome import RECORDED, REFUSED, RESERVED
+from accountant.budget.outcome import ADMITTED, RECORDED, REFUSED, RESERVED, TIMED_OUT, WAITING
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.reach import reach_in
 from accountant.budget.request import (
@@ -30,7 +30,7 @@ from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.units import Charge
 
-JUDGED = frozenset({RESERVED, REFUSED, RECORDED, "batch.refused.v1"})
+JUDGED = frozenset({RESERVED, REFUSED, RECORDED, WAITING, ADMITTED, TIMED_OUT, "batch.refused.v1"})
 """The types of events that rules have judged."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from accountant.budget.outcome import RESERVED
+from accountant.budget.outcome import ADMITTED, RESERVED, WAITING
 from accountant.ledger.events import Event
 from accountant.privacy.units import Charge
 
@@ -14,7 +14,7 @@ SECOND: Final = 1_000_000
 
 def grant_of(body: Mapping[str, Any], sequence: int, kind: str) -> str | None:
     """Return the name of the grant that an event opens or is about; None if it is about none."""
-    if kind == RESERVED:
+    if kind in (RESERVED, WAITING, ADMITTED):
         return f"g{sequence}"
     command = body.get("command")
     name = command.get("grant") if isinstance(command, dict) else None
@@ -24,6 +24,19 @@ def grant_of(body: Mapping[str, Any], sequence: int, kind: str) -> str | None:
 def grant_in(event: Event) -> str:
     """Return ``grant_of`` an event that opens a grant or is about one."""
     return str(grant_of(event.body, event.sequence, event.type))
+
+
+def request_in(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the request that a judged event is about: its command, or what waited."""
+    command: Mapping[str, Any] = body["command"]
+    found: Mapping[str, Any] = command.get("request", command)
+    return found
+
+
+def client_in(event: Event) -> str:
+    """Return the client of the request that a judged event is about."""
+    client: str = event.body["command"].get("client", event.by)
+    return client
 
 
 def mechanisms_of(command: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import product
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import orjson
@@ -22,6 +22,9 @@ from accountant.budget.columns import Take, growing, raw
 from accountant.budget.population.selection import Selection
 from accountant.budget.reach import Reach
 from accountant.privacy.units import Charge
+
+if TYPE_CHECKING:
+    from accountant.budget.waiting.queue import Waiting
 
 
 class AccountKey(NamedTuple):
@@ -34,12 +37,20 @@ class AccountKey(NamedTuple):
 
 
 Bookings = tuple[tuple[AccountKey, Charge], ...]
-Ending = Literal["committed", "released", "expired"]
+Ending = Literal["committed", "released", "expired", "admitted", "timed out", "cancelled"]
+"""How a grant ends; the last three are the endings of a request that waits."""
 Status = Literal["reserved"] | Ending
-_ENDINGS: Final[tuple[Ending, ...]] = ("committed", "released", "expired")
+_ENDINGS: Final[tuple[Ending, ...]] = (
+    "committed",
+    "released",
+    "expired",
+    "admitted",
+    "timed out",
+    "cancelled",
+)
 
 # A settled grant in one number: 1 + its ending, two flags, the numbers of its owner and dataset.
-_SESSION, _LATE, _OWNER, _DATASET = 1 << 2, 1 << 3, 4, 28
+_ENDED, _SESSION, _LATE, _OWNER, _DATASET = 7, 1 << 3, 1 << 4, 5, 29
 _MOST_OWNERS: Final = 1 << _DATASET - _OWNER
 _CHUNK: Final = 1024
 
@@ -82,7 +93,9 @@ class Grant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A grant that has ended: ``sequence`` reserved it, ``settled`` ended it."""
+    """A grant that has ended: ``sequence`` reserved it, ``settled`` ended it. So has a request that
+    waits: of one that was admitted ``settled`` is the sequence of its grant.
+    """
 
     id: str
     by: str
@@ -225,8 +238,10 @@ class Grants:
                     self.listing = None  # most have ended: the next page makes it anew
         self.open[grant.id] = grant
 
-    def settle(self, grant: Grant, ending: Ending, at: int) -> None:
-        """End an open grant by the event at ``at``. Raises OverflowError for too many owners."""
+    def settle(self, grant: Grant | Waiting, ending: Ending, at: int) -> None:
+        """End an open grant, or a waiting request, by the event at ``at``. Raises OverflowError for
+        too many owners.
+        """
         self.open.pop(grant.id, None)
         owner, dataset = self._clients.number(grant.by), self._datasets.number(grant.on.text)
         if owner >= _MOST_OWNERS:
@@ -241,9 +256,13 @@ class Grants:
 
     def reopen(self, grant: Grant) -> None:
         """Take ``settle`` back."""
-        for column in (self._about, self._expires, self._settled):
-            column[grant.sequence] = 0
+        self.unsettle(grant.sequence)
         self.keep(grant)
+
+    def unsettle(self, sequence: int) -> None:
+        """Forget the ending of what the event at ``sequence`` asked for."""
+        for column in (self._about, self._expires, self._settled):
+            column[sequence] = 0
 
     def forget(self, name: str) -> None:
         """Take ``keep`` of a new grant back."""
@@ -267,7 +286,7 @@ class Grants:
             f"g{sequence}",
             self._clients[about >> _OWNER & _MOST_OWNERS - 1],
             Reach.read(self._datasets[about >> _DATASET]),
-            _ENDINGS[(about & 3) - 1],
+            _ENDINGS[(about & _ENDED) - 1],
             self._expires[sequence],
             sequence,
             self._settled[sequence],
@@ -305,7 +324,10 @@ class Grants:
         about = about[about != 0]
         owner, dataset = about >> _OWNER & _MOST_OWNERS - 1, about >> _DATASET
         bounds = (owner, len(self._clients)), (dataset, len(self._datasets))
-        if (about & 3 == 0).any() or any(((n < 0) | (n >= most)).any() for n, most in bounds):
+        ends = about & _ENDED
+        if ((ends == 0) | (ends > len(_ENDINGS))).any() or any(
+            ((n < 0) | (n >= most)).any() for n, most in bounds
+        ):
             raise ValueError("a settled grant has no ending, or a number without a name")
 
     def __eq__(self, other: object) -> bool:

@@ -44,9 +44,9 @@ from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import Charge
 
 
-def selection_of(state: State, event: Event) -> Selection:
-    """Return the compiled subject group of an event's command."""
-    subjects = event.body["command"].get("subjects")
+def selection_of(state: State, command: Mapping[str, Any]) -> Selection:
+    """Return the compiled subject group of a command as an event holds it."""
+    subjects = command.get("subjects")
     if subjects is None:
         return EVERYONE  # nothing else of the command bears on it
     return selected(state.people(), read_subjects(subjects))
@@ -280,7 +280,7 @@ def _successor(state: State, rule: LimitRule, epoch: Epoch, source: AccountKey) 
 
 def _revalue(state: State, event: Event) -> None:
     command = event.body["command"]
-    selection = EVERYONE if command.get("everyone") else selection_of(state, event)
+    selection = EVERYONE if command.get("everyone") else selection_of(state, command)
     grant = state.grants.get(f"g{command['event']}")
     if grant is not None and grant.status == "expired":
         selection = selection.to_last()

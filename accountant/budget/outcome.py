@@ -29,6 +29,10 @@ RECORDED: Final = "invocation.recorded.v1"
 PROPOSED: Final = "change.proposed.v1"
 DECLINED: Final = "change.declined.v1"
 REPUBLISHED: Final = "answer.republished.v1"
+WAITING: Final = "grant.waiting.v1"
+ADMITTED: Final = "grant.admitted.v1"
+TIMED_OUT: Final = "grant.timed_out.v1"
+CANCELLED: Final = "grant.cancelled.v1"
 
 
 Body = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Context, Decimal
 from functools import cached_property
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -78,6 +78,10 @@ class Policy(Strict):
     rules: Annotated[list[AnyRule], Field(min_length=1, max_length=MAX_RULES)]
     publication: Publication = Field(
         NO_WITNESSES, description="witnesses, and how many make a checkpoint published"
+    )
+
+    order: Literal["arrival", "dominant_share", "efficiency"] = Field(
+        "arrival", description="in which order requests that wait for budget are admitted"
     )
 
     @field_validator("rules")
@@ -174,6 +178,8 @@ class Policy(Strict):
         body = self.model_dump(mode="json", exclude_none=True)
         if self.publication == NO_WITNESSES:
             del body["publication"]
+        if self.order == "arrival":
+            del body["order"]
         return body
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from accountant.budget.facts import request_in
 from accountant.budget.population.population import Dataset
 
 Names = str | list[str]
@@ -78,5 +79,5 @@ def reach_of(datasets: Mapping[str, Dataset], asked: Names) -> Reach:
 
 def reach_in(body: Mapping[str, Any]) -> Reach:
     """Return the datasets that a judged event was charged to."""
-    named = named_in(body["command"]["dataset"])
+    named = named_in(request_in(body)["dataset"])
     return Reach(named, tuple(body.get("charged", named)))

@@ -20,6 +20,7 @@ from accountant.budget.decide import Repeated, decide
 from accountant.budget.outcome import Outcome
 from accountant.budget.request import work_out
 from accountant.budget.state import State, envelope_of
+from accountant.budget.waiting.due import due
 from accountant.ledger.events import Event
 
 RUN: Final = 1_000
@@ -87,9 +88,12 @@ class Replay:
                     self.broken = True
 
     def end(self) -> None:
-        """Report a batch that lacks items: no event is to follow."""
+        """Report a batch that lacks items, or an admission that is due: no event is to follow."""
         if (batch := self.state.batch) is not None and not self.broken:
             reason = f"the ledger ends inside the batch at {batch.header}"
+            self.findings.append(Discrepancy(self.events - 1, reason))
+        elif not self.broken and (left := due(self.state, self.state.time)) is not None:
+            reason = f"the ledger ends before {left[0].waiting.id} is admitted, which fits"
             self.findings.append(Discrepancy(self.events - 1, reason))
 
     def _pass(self, event: Event | None) -> None:

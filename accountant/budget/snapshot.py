@@ -36,6 +36,7 @@ from accountant.budget.population.selection import Selection, runs_of, side_from
 from accountant.budget.proposals import Proposal
 from accountant.budget.reach import Reach
 from accountant.budget.state import State
+from accountant.budget.waiting.queue import Waiting, queue_of
 from accountant.privacy.curves import order_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
 
@@ -65,6 +66,8 @@ BookingsRow = tuple[tuple[Number, Number], ...]
 """Accounts, and the charges that they hold of a grant."""
 EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...], bool, bool, Big]
 """The facts of an epoch beside its rule: number, since, chosen, orders, carried, whole, begun."""
+WaitingRow = tuple[str, str, str, Big, Big, Number]
+"""A request that waits: client, datasets, command, since when, until when, sequence."""
 AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
 """The policy as its event has it, digest, sequence, and the epochs of its limit rules in order."""
 
@@ -124,6 +127,7 @@ class Head(BaseModel, frozen=True, extra="forbid", strict=True):
     arrivals: tuple[ArrivalsRow, ...]
     open: Number
     """How many grants are open: each is a row among the columns."""
+    waiting: tuple[WaitingRow, ...]
     settled: Legend
     answers: Number
 
@@ -288,6 +292,7 @@ def _head(
         ),
         open=len(state.open),
         commands=len(commands),
+        waiting=tuple(_waiting_row(one) for one in state.waiting.in_order()),
         settled=legend,
         answers=answers,
         **lists.rows(),
@@ -326,6 +331,7 @@ def _state(
         adopted=_adopted(head.adopted) if head.adopted else None,
         accounts=accounts,
         grants=Grants.load(take, head.settled, map(Grant, map("g{}".format, columns[7]), *fields)),
+        waiting=queue_of(map(_waiting, head.waiting)),
         idempotency=IdempotencyIndex.load(take, head.answers),
         last_epoch=dict(head.last_epoch),
         custody=head.custody,
@@ -388,6 +394,18 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
         *counted,
     )
     return raw(np.array(columns, dtype=np.int64).T)
+
+
+def _waiting_row(one: Waiting) -> WaitingRow:
+    return one.by, one.on.text, one.command.decode(), one.opened, one.expires, one.sequence
+
+
+def _waiting(row: WaitingRow) -> Waiting:
+    by, on, command, opened, expires, sequence = row
+    if not isinstance(orjson.loads(command), dict):
+        raise ValueError("the command of a waiting request is no object")
+    about = by, Reach.read(on), command.encode()
+    return Waiting(f"g{sequence}", *about, opened, expires, sequence)
 
 
 def _adopted_row(adopted: Adopted) -> AdoptedRow:

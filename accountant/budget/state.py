@@ -40,6 +40,7 @@ from accountant.budget.proposals import (
 )
 from accountant.budget.reach import Names, Reach, named_in, reach_of
 from accountant.budget.rules.limit import ALL, LimitRule
+from accountant.budget.waiting.queue import Queue, Waiting
 from accountant.ledger.events import Event, to_keep, written
 from accountant.privacy.curves import Orders
 
@@ -75,6 +76,7 @@ class State:
     accounts: Accounts = field(default_factory=Accounts)
     grants: Grants = field(default_factory=Grants)
     idempotency: IdempotencyIndex = field(default_factory=IdempotencyIndex)
+    waiting: Queue = field(default_factory=Queue)
     last_epoch: dict[str, int] = field(default_factory=dict)
     custody: Custody = field(default_factory=Custody)
     revalued: dict[int, int] = field(default_factory=dict)
@@ -118,6 +120,7 @@ class State:
             ),
             datasets=dict(self.datasets),
             grants=self.grants.frozen(),
+            waiting=self.waiting.frozen(),
             last_epoch=dict(self.last_epoch),
             revalued=dict(self.revalued),
             memories=dict(self.memories),
@@ -141,6 +144,7 @@ class State:
             self,
             accounts=Accounts((key, _looked_at(one.at(now))) for key, one in kept.items() if one),
             grants=Grants(),
+            waiting=Queue(),
             memories=dict(self.memories),
             arrivals=_frozen({k: v for k, v in self.arrivals.items() if k in kept}),
             journal=None,
@@ -182,9 +186,10 @@ class State:
             self.dataset(name)
         return reach_of(self.datasets, asked)
 
-    def grant(self, name: str) -> Grant | Settled:
-        """Return a grant, open or settled. Raises NotFound."""
-        if (grant := self.grants.get(name)) is None:
+    def grant(self, name: str) -> Grant | Settled | Waiting:
+        """Return a grant, open or settled, or a request that waits to be one. Raises NotFound."""
+        grant = self.grants.get(name) or self.waiting.requests.get(name)
+        if grant is None:
             raise NotFound("unknown-grant", f"no grant is called {name!r} in {self.ledger}")
         return grant
 

@@ -248,12 +248,26 @@ class AsyncClient(AsyncSender):
         tracked: bool = False,
         **more: Unpack[Asked],
     ) -> Pending[AsyncGrant]:
-        """Ask for budget before anything runs. Raise Refused. ``tracked``: see Grant."""
+        """Ask for budget before anything runs. Raise Refused. ``tracked``: see Grant.
+
+        With ``wait`` it returns once budget is free, perhaps for fewer invocations, if ``at_least``
+        says so (``answer["count"]``); raise Refused when the time is over.
+        """
         call = calls.reserve("/grants", dataset=dataset, mechanisms=mechanisms, **more)
         return Pending(self._granted(call, Uses(mechanisms, tracked=tracked)))
 
     async def _granted(self, call: Call[calls.Reserved], uses: Uses) -> AsyncGrant:
-        return AsyncGrant(self, await self.send(call), uses)
+        reserved = await self.until_decided(call)
+        uses.grant(reserved.body.get("count"))
+        return AsyncGrant(self, reserved, uses)
+
+    async def until_decided(self, call: Call[calls.Reserved]) -> calls.Reserved:
+        """Send a request for a reservation; return once it does not wait any more."""
+        first = reserved = await self.send(call)
+        while reserved.body["state"] == calls.WAITS:
+            await self.send(calls.polled(reserved.body["id"]))
+            reserved = await self.send(call)
+        return reserved._replace(earlier=first.earlier)
 
     def charged(
         self, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]

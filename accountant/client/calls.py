@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
+from collections.abc import (
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import (
+    replace,
+)
+from hashlib import (
+    sha256,
+)
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NamedTuple,
+    TypedDict,
+    Unpack,
+)
 from urllib.parse import quote, urlencode
 
 from accountant.client import results
@@ -28,6 +44,9 @@ if TYPE_CHECKING:
     import httpx2
 
 PART: Final = 200_000  # Bytes of names in one request; a service takes 1,000,000 unless told less
+WAITS: Final = "waiting"
+"""The state of a request that waits."""
+_POLL: Final = 30
 PAGE: Final = 500  # The most grants or events in one page
 _MINUTES: Final = 900.0  # Seconds in which the service reads a long ledger from its beginning
 
@@ -48,9 +67,13 @@ class About(TypedDict, total=False):
 
 
 class Asked(About, total=False):
-    """Also of a request for a reservation: the seconds until it expires; its key if no item."""
+    """Also of a request for a reservation: the seconds until it expires; how long it may wait for
+    budget (seconds, or ``7d``), and the least count that is accepted then; its key if no item.
+    """
 
     ttl_seconds: int | None
+    wait: int | str | None
+    at_least: int | None
     idempotency_key: str | None
 
 
@@ -185,6 +208,12 @@ def events(after: int) -> Call[tuple[list[Body], int]]:
 def grant_state(grant: str) -> Call[results.GrantState]:
     """Read a grant as it is now."""
     return get(f"/grants/{quote(grant)}", results.GrantState)
+
+
+def polled(grant: str) -> Call[results.GrantState]:
+    """Read a grant once it does not wait any more, or in half a minute."""
+    call = get(f"/grants/{quote(grant)}", results.GrantState, wait=_POLL)
+    return replace(call, patience=_POLL + 10.0)
 
 
 def decision(decision: str) -> Call[results.Decision]:

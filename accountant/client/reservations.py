@@ -78,6 +78,11 @@ class Uses:
         self._tracked = tracked
         self._lock = Lock()
 
+    def grant(self, count: int | None) -> None:
+        """Note that fewer invocations of the one mechanism were granted; None: all of them."""
+        if count is not None:
+            self._mechanisms = [{**self._mechanisms[0], "count": count}]
+
     def use(self, mechanism: Mechanism | None, times: int | None) -> None:
         """Note that noise is about to be drawn. Raise ValueError for what was not granted."""
         with self._lock:

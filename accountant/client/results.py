@@ -329,7 +329,9 @@ class GrantState(Document):
 
     @property
     def state(self) -> str:
-        """``reserved``, ``committed``, ``released`` or ``expired``."""
+        """``reserved``, ``committed``, ``released`` or ``expired``; of a request that waits
+        ``waiting``, ``timed_out`` or ``cancelled``.
+        """
         return str(self.body["state"])
 
     @property

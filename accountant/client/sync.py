@@ -244,12 +244,26 @@ class Client(Sender):
         tracked: bool = False,
         **more: Unpack[Asked],
     ) -> Grant:
-        """Ask for budget before anything runs. Raise Refused. ``tracked``: see Grant."""
+        """Ask for budget before anything runs. Raise Refused. ``tracked``: see Grant.
+
+        With ``wait`` it returns once budget is free, perhaps for fewer invocations, if ``at_least``
+        says so (``answer["count"]``); raise Refused when the time is over.
+        """
         call = calls.reserve("/grants", dataset=dataset, mechanisms=mechanisms, **more)
         return self._granted(call, Uses(mechanisms, tracked=tracked))
 
     def _granted(self, call: Call[calls.Reserved], uses: Uses) -> Grant:
-        return Grant(self, self.send(call), uses)
+        reserved = self.until_decided(call)
+        uses.grant(reserved.body.get("count"))
+        return Grant(self, reserved, uses)
+
+    def until_decided(self, call: Call[calls.Reserved]) -> calls.Reserved:
+        """Send a request for a reservation; return once it does not wait any more."""
+        first = reserved = self.send(call)
+        while reserved.body["state"] == calls.WAITS:
+            self.send(calls.polled(reserved.body["id"]))
+            reserved = self.send(call)
+        return reserved._replace(earlier=first.earlier)
 
     def charged(
         self, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]

@@ -9,7 +9,7 @@ from typing import Final
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.facts import grant_in
 from accountant.budget.grants import Grant
-from accountant.budget.outcome import RESERVED
+from accountant.budget.outcome import ADMITTED, RESERVED
 from accountant.budget.reach import reach_in
 from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
@@ -44,7 +44,7 @@ class Held:
 
     def add(self, state: State, event: Event) -> None:
         """Follow one event that the state has folded in."""
-        if event.type == RESERVED:
+        if event.type in (RESERVED, ADMITTED):
             grant = self._grants[grant_in(event)] = state.open[grant_in(event)]
             self._book(state, grant, 1)
         elif event.type in SETTLING:

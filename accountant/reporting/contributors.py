@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from accountant.budget.accounts.epochs import adopted_by
-from accountant.budget.facts import final_of, grant_of
-from accountant.budget.outcome import RESERVED
+from accountant.budget.facts import final_of, grant_of, request_in
+from accountant.budget.outcome import ADMITTED, RESERVED
 from accountant.budget.population.population import Dataset, Membership
 from accountant.budget.population.positions import read
 from accountant.budget.reach import Reach, reach_in
@@ -33,7 +33,8 @@ from accountant.store.ledgers import Stored
 
 MOST: Final = 20
 _STATES: Final = {
-    "grant.reserved.v1": "reserved",
+    RESERVED: "reserved",
+    ADMITTED: "reserved",
     "invocation.recorded.v1": "recorded",
     REVALUED: "revalued",
 }
@@ -83,11 +84,11 @@ class Contribution(NamedTuple):
     @classmethod
     def of(cls, body: Mapping[str, Any], policy: int) -> Contribution:
         """Return the charge that an event has booked under ``policy``."""
-        command, revalued = body["command"], body["type"] == REVALUED
+        command, revalued = dict(request_in(body)), body["type"] == REVALUED
         everyone = body.get("charged_to") == "everyone" or command.get("everyone", False)
         return cls(
             sequence=body["sequence"],
-            client=command["by"] if revalued else body["by"],
+            client=command["by"] if revalued else body["command"].get("client", body["by"]),
             on=reach_in(body),
             command=command,
             subjects=None if everyone else command.get("subjects"),
@@ -264,7 +265,7 @@ def _bookings(
         kind, grant = body["type"], str(grant_of(body, stored.sequence, body["type"]))
         if kind in ("population.registered.v1", "population.extended.v1"):
             yield people.take(body)
-        elif kind == RESERVED and not late:
+        elif kind in (RESERVED, ADMITTED) and not late:
             held[grant] = Contribution.of(body, policy)
         elif kind in _STATES and not late:
             yield Contribution.of(body, policy)

@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 from pydantic import TypeAdapter
 
+from accountant.budget.batches import REFUSED as BATCH_REFUSED
+from accountant.budget.batches import as_single
 from accountant.budget.commands import STORED, Mechanisms
 from accountant.budget.explain import explain
 from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by
@@ -122,6 +124,7 @@ class History:
 
     def add(self, state: State, event: Event) -> None:
         """Collect from one event."""
+        event = as_single(event) if event.type != BATCH_REFUSED else event
         self._collect(state, event)
         if event.type in ("population.registered.v1", "population.extended.v1"):
             before, self._cells = self._cells, state.people().cells

@@ -37,11 +37,14 @@ class Texts:
     def opened(self, event: Event) -> Event:
         """Return ``event`` with its texts; a refused batch as the refusal of the failed item."""
         item = event.body["item"] if event.type == REFUSED else None
+        sequence = event.sequence
+        if "request" in (asked := event.body.get("command", {})):  # its texts stand with the wait
+            sequence = int(asked["grant"][1:])
         event = as_single(event)
         command = event.body.get("command", {})
         if not any(type(command.get(name)) is dict for name in FIELDS):
             return event
-        opened = self.open(event.sequence, command, item)
+        opened = self.open(sequence, command, item)
         return replace(event, body=event.body | {"command": opened})
 
     def open(

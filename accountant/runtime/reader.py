@@ -29,6 +29,7 @@ from accountant.budget.proposals import (
 )
 from accountant.budget.request import Request, Terms, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State
+from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import Event
 from accountant.runtime.clock import Doubt, TrustedClock
 from accountant.runtime.prices import Pricing, takes_long
@@ -101,10 +102,15 @@ class Reader:
             found = self.ledgers.elsewhere(ledger)
         return {dataset: [str(use) for use in uses] for dataset, uses in found.items()}
 
-    def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
+    def grant(self, ledger: str, name: str) -> tuple[Grant | Settled | Waiting, int]:
         """Return a grant and the present stamp. Raise NotFound."""
         with self._up_to_date(ledger) as state:
             return state.grant(name), self.now(state)
+
+    def waits(self, ledger: str, name: str) -> bool:
+        """Return whether a request waits, by what is in memory: nothing is read or locked."""
+        projection = self._projections.in_memory(ledger)
+        return projection is not None and name in projection.state.waiting.requests
 
     def open_grants(
         self, ledger: str, client: str | None, dataset: str | None, after: int, most: int
@@ -116,6 +122,24 @@ class Reader:
             if dataset is not None:
                 state.dataset(dataset)
             return state.grants.page(client, dataset, after, most), self.now(state)
+
+    def waiting_grants(
+        self, ledger: str, client: str | None, dataset: str | None, after: int, most: int
+    ) -> tuple[list[Waiting], int]:
+        """Return at most ``most`` requests that came after event ``after`` and wait, and the
+        present stamp. Raise NotFound.
+        """
+        with self._up_to_date(ledger) as state:
+            if dataset is not None:
+                state.dataset(dataset)
+            found = [
+                one
+                for one in state.waiting.in_order()
+                if one.sequence > after
+                and client in (None, one.by)
+                and dataset in (None, *one.on.named)
+            ]
+            return found[:most], self.now(state)
 
     def proposals(self, ledger: str) -> tuple[list[Proposal], int]:
         """Return the proposals, those that can be confirmed first, then the latest; and the present

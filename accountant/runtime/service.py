@@ -233,8 +233,9 @@ class Service(Reader):
         return answer
 
     def expire_due(self) -> int:
-        """Charge open grants whose time has passed, at most ``MAX_EXPIRIES`` a ledger; return how
-        many. Raise the first Problem met, after trying every ledger.
+        """Charge open grants whose time has passed, end waits whose time has, at most
+        ``MAX_EXPIRIES`` of each a ledger, and admit what time has let in; return how many ended.
+        Raise the first Problem met, after trying every ledger.
         """
         expired, problems = 0, []
         for ledger in self.populations():
@@ -248,13 +249,18 @@ class Service(Reader):
 
     def _expire_due(self, ledger: str) -> int:
         with self._up_to_date(ledger) as state:
-            due = state.grants.due(self.now(state), MAX_EXPIRIES)
+            due, waits = state.grants.due(now := self.now(state), MAX_EXPIRIES), state.waiting
+            late = waits.due(now, MAX_EXPIRIES)
         commands = [Envelope(SYSTEM, ExpireGrant(grant=name)) for name in due]
+        commands += [Envelope(SYSTEM, one.timing_out()) for one in late]
         expired = 0
         for answer in [self._queued(ledger, asked) for asked in commands]:
             with suppress(Conflict):  # its owner, or another process, has settled it
                 answer.result()
                 expired += 1
+        if len(waits):  # time may have let others in
+            with self.writing(ledger) as unit:
+                unit.admit(unit.time.stamp)
         return expired
 
 

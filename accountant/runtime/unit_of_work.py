@@ -26,10 +26,10 @@ from accountant.budget.commands import (
     RegisterDataset,
     command_from_json,
 )
-from accountant.budget.decide import Repeated, decide, repeated
+from accountant.budget.decide import Repeated, admission, before_of, decide, repeated
 from accountant.budget.decide.datasets import check_elsewhere
 from accountant.budget.errors import Invalid, Problem
-from accountant.budget.outcome import PROPOSED
+from accountant.budget.outcome import PROPOSED, Outcome
 from accountant.budget.population.naming import normal_form
 from accountant.budget.population.population import Population
 from accountant.budget.request import work_out
@@ -110,8 +110,10 @@ class UnitOfWork:
     def _answer(self, asked: Envelope) -> Answer:
         state = self.state
         asked, opened = self._sealed(state, asked)
+        stamp = self._stamp(state, asked)
+        self.admit(before_of(state, asked, stamp))
         try:
-            outcome = decide(state, asked, self._stamp(state, asked))
+            outcome = decide(state, asked, stamp)
         except EventTooLarge as error:
             raise Invalid("event-too-large", str(error)) from error
         if isinstance(outcome, Repeated):
@@ -120,16 +122,28 @@ class UnitOfWork:
             self.writing.lock()  # it cannot be rolled back
         if outcome:
             self._enter(outcome[-1].entry)
-        self.broken = True
-        for one in outcome:
-            apply(state, one)
-        self.broken = False
-        entries = [one.entry for one in outcome]
-        self.entries += entries
+        entries = self._take(outcome)
+        if outcome:
+            self.admit(stamp)
         if opened and outcome:
             places = places_of(entries, opened)
             self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(tuple(entries))
+
+    def admit(self, stamp: int) -> None:
+        """Admit the requests that wait and fit at a stamp: what time, or the last event, let in."""
+        while (one := admission(self.state, stamp)) is not None:
+            self._take([one])
+
+    def _take(self, outcomes: Sequence[Outcome]) -> list[Entry]:
+        """Fold outcomes in, and return their entries."""
+        self.broken = True
+        for one in outcomes:
+            apply(self.state, one)
+        self.broken = False
+        entries = [one.entry for one in outcomes]
+        self.entries += entries
+        return entries
 
     def _enter(self, entry: Entry) -> None:
         """Enter the dataset that an event registers; of one that it proposes, only check ``also``.

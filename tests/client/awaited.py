@@ -74,7 +74,7 @@ def derived(text: str) -> str:
         text = re.sub(rf"^    def {name}\(", f"    async def {name}(", text, flags=re.MULTILINE)
     for call in ("self.send(", "self._client.send(", "self._client.report_what_ran(",
                  "self.report_what_ran(", "self._client.receipt(", "self.checkpoint()",
-                 "self._received("):  # fmt: skip
+                 "self._received(", "self.until_decided("):  # fmt: skip
         text = text.replace(call, f"await {call}")
     formatted = subprocess.run(
         [sys.executable, "-m", "ruff", "format", "-q", "--config", "pyproject.toml", "-"],

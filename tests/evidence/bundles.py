@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import strategies as st
 from support import SECOND, Book, declared, gaussian, laplace, make
 
-from accountant import verify_minimal
 from accountant.budget.decide import SYSTEM
 
 
@@ -372,12 +371,3 @@ def take(  # noqa: C901 (a case each)
         book.now += first * 1_500 * SECOND
         for grant in [g for g in held if book.state.open[g].due(book.now)]:
             book.do("expire_grant", SYSTEM, grant=grant)
-
-
-def audited(book: Book) -> verify_minimal.Audit:
-    """What the verifier makes of the events of a ledger in memory, on their way in."""
-    audit = verify_minimal.Audit()
-    audit.manifest = {"ledger": book.name}
-    for entry in book.stored:
-        audit.entry(entry)
-    return audit

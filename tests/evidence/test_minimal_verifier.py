@@ -19,7 +19,7 @@ from typing import Any
 
 import bundles
 import pytest
-from bundles import Log, Signer, archive, audited, canonical, charge, checkpoint, root_of, small
+from bundles import Log, Signer, archive, canonical, charge, checkpoint, root_of, small
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -27,7 +27,7 @@ from forger import Forger, members_of, packed
 from house import House, audit, eventful
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SECOND, Book, Clock, cells_of, laplace, make
+from support import SECOND, Book, Clock, audited, cells_of, laplace, make
 
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of

@@ -121,6 +121,16 @@ class Reservation(Judged):
     id: Annotated[str, "the grant's id"]
     state: Annotated[str, "reserved"]
     expires: Annotated[Time, "from then on it is charged in full"]
+    waited_as: NotRequired[Annotated[str, "the request that waited, and was admitted as this"]]
+    count: NotRequired[Annotated[int, "of a request that waited: the count that was admitted"]]
+
+
+class Waiting(Judged):
+    """A request that waits for budget, and holds none."""
+
+    id: Annotated[str, "its id: the grant that it is admitted as will have another"]
+    state: Annotated[str, "waiting"]
+    until: Annotated[Time, "from then on it is refused"]
 
 
 class Record(Judged):
@@ -133,7 +143,7 @@ class Settlement(Stamped):
     """How a grant ended. A commit after the expiry changes nothing and is only noted."""
 
     id: Annotated[str, "the grant's id"]
-    state: Annotated[str, "committed, released or expired"]
+    state: Annotated[str, "committed, released or expired; cancelled: it waits no more"]
     charged: NotRequired[Annotated[Charge, "the amount booked for good"]]
     note: NotRequired[Annotated[str, "why nothing changed"]]
     flags: NotRequired[Annotated[list[Flag], "the rules that fired on what is given back"]]
@@ -169,7 +179,11 @@ class OpenGrant(TypedDict):
     """A grant that is not settled yet."""
 
     id: Annotated[str, "its id"]
-    state: Annotated[str, "reserved; expired: its time has passed, and it will be charged"]
+    state: Annotated[
+        str,
+        "reserved; expired: its time has passed, and it will be charged; of a request that waits: "
+        "waiting; timed_out or cancelled once it waits no longer",
+    ]
     client: Client
     dataset: DatasetIds
     opened: Annotated[Time, "when it was reserved"]
@@ -177,12 +191,15 @@ class OpenGrant(TypedDict):
     reserved: Annotated[Charge, "the amount set aside"]
     sequence: Annotated[int, "the event that reserved it"]
     charged_to: NotRequired[ChargedTo]
+    waited_as: NotRequired[Annotated[str, "the request that waited, and was admitted as this"]]
     positives: NotRequired[Annotated[int, "sessions: positive answers counted"]]
     negatives: NotRequired[Annotated[int, "sessions: negative answers counted"]]
 
 
 class Grant(OpenGrant):
-    """A grant as it stands: `state` is reserved, committed, released or expired."""
+    """A grant as it stands: `state` is reserved, committed, released or expired; or of
+    a request that waits: waiting, timed_out or cancelled.
+    """
 
     request: Asked
     charged: Annotated[Charge | None, "the amount booked for good; null while the grant is open"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Query
+from fastapi import Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from accountant.api.access import (
@@ -23,7 +24,15 @@ from accountant.api.access import (
 )
 from accountant.api.answers import preview_view, previews_view, respond_to_batch
 from accountant.api.models import spending as models
-from accountant.api.requests import narrowed_to, only_own, read_batch
+from accountant.api.polling import (
+    POLLS,
+    Patience,
+)
+from accountant.api.requests import (
+    narrowed_to,
+    only_own,
+    read_batch,
+)
 from accountant.api.views import grant_view, listed
 from accountant.budget import commands as ask
 from accountant.budget.errors import Problem
@@ -35,7 +44,12 @@ sessions = of_a_population("sparse vector")
 @router.post("/grants", status_code=201)
 @Call(models.Reservation, ask.AskGrant, topics="data asking refusal")
 def ask_grant(posted: Posted) -> JSONResponse:
-    """Ask for budget before anything runs: 201 reserved, or 403 with the decision and what fits."""
+    """Ask for budget before anything runs: 201 reserved, or 403 with the decision and what fits.
+
+    With `wait`, a request that limits alone hold up is answered by 202 and waits, without holding
+    budget, until it is admitted, times out or is released. Send it again under the same key, or
+    poll `grants/{id}?wait=30s`: it is admitted as a grant with an id of its own.
+    """
     return posted(ask.AskGrant)
 
 
@@ -45,7 +59,10 @@ def list_grants(
     population: Name,
     key: Reader,
     service: TheService,
-    state: Annotated[Literal["open"], Query(description="those that are not settled yet")] = "open",
+    state: Annotated[
+        Literal["open", "waiting"],
+        Query(description="those that are not settled yet, or requests that wait for budget"),
+    ] = "open",
     client: Annotated[
         str | None, Query(max_length=64, description="only those of this client; me: your own")
     ] = None,
@@ -55,7 +72,8 @@ def list_grants(
     ] = -1,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> JSONResponse:
-    """List open grants in the order in which they were reserved. A pipeline sees its own.
+    """List open grants in the order in which they were reserved, or the requests that wait in the
+    order in which they came. A pipeline sees its own.
 
     A page holds at most `limit`; the last page has fewer. An `expired` grant has passed its time
     and will be charged.
@@ -63,7 +81,8 @@ def list_grants(
     wanted = key.name if client == "me" else narrowed_to(key) if client is None else client
     if wanted is not None:
         only_own(key, wanted, f"a grant of {wanted!r}")
-    found, now = service.open_grants(population, wanted, dataset, after, limit)
+    listing = service.waiting_grants if state == "waiting" else service.open_grants
+    found, now = listing(population, wanted, dataset, after, limit)
     page: models.OpenGrants = {
         "grants": [listed(grant, now) for grant in found],
         "last": found[-1].sequence if found else after,
@@ -73,11 +92,23 @@ def list_grants(
 
 @router.get("/grants/{grant}")
 @Call(models.Grant, topics="grant own")
-def show_grant(population: Name, grant: GrantId, key: Reader, service: TheService) -> JSONResponse:
-    """Show a grant as it is now. A pipeline sees its own."""
-    found, now = service.grant(population, grant)
-    only_own(key, found.by, grant)  # the fields read below never change, so no lock is held
-    return JSONResponse(grant_view(service, population, found, now))
+async def show_grant(
+    population: Name,
+    grant: GrantId,
+    key: Reader,
+    service: TheService,
+    request: Request,
+    wait: Patience = 0,
+) -> JSONResponse:
+    """Show a grant as it is now; with `wait`, once it does not wait for budget any more, or after
+    that time. A pipeline sees its own.
+    """
+    first, _ = await run_in_threadpool(service.grant, population, grant)
+    only_own(key, first.by, grant)  # the fields read below never change, so no lock is held
+    gone = getattr(request.state, "gone", lambda: False)
+    found, now = await POLLS.grant(service, population, grant, wait, gone)
+    view = await run_in_threadpool(grant_view, service, population, found, now)
+    return JSONResponse(view)
 
 
 @router.post("/grants/{grant}/commit")

@@ -163,6 +163,12 @@ class Account:
         """Return the account as it counts at stamp ``now``. Readers must not change it."""
         return self
 
+    def rises(self, after: int) -> int | None:
+        """Return the next stamp beyond ``after`` from which a cell holds less because time has
+        passed; None if there is none.
+        """
+        return None
+
     def widen(self, selection: Selection, booked: Charge) -> None:
         """Extend a reservation of ``booked`` to the cells of ``selection``, which did not inherit
         it.

@@ -65,6 +65,17 @@ class WindowAccount(Account):
             self._count(back, 1)
         return self
 
+    def rises(self, after: int) -> int | None:
+        """Return the next stamp beyond ``after`` at which something has passed."""
+        soonest = None
+        for part in reversed(self.passed):
+            if part.ends <= after:
+                break
+            soonest = part.ends
+        if soonest is not None:
+            return soonest
+        return next((part.ends for part in self.passing if part.ends > after), None)
+
     def _count(self, parts: Iterable[Passing], sign: int) -> None:
         """Add parts to the sums, or subtract them; parts on the same cells in one step."""
         on: dict[Selection, list[Charge]] = {}

@@ -6,6 +6,7 @@ does not change old commands, and a default never changes (charter, ledger/event
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,7 @@ from pydantic import (
     Tag,
     WithJsonSchema,
     create_model,
+    model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
@@ -138,6 +140,24 @@ Ttl = Annotated[
     StrictInt,
     Field(ge=1, le=LONGEST_TTL, description="seconds until an open grant expires, and is charged"),
 ]
+
+LONGEST_WAIT: Final = 30 * DAY
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,6})([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": DAY}
+
+
+def seconds_in(value: Any) -> Any:
+    """Read 7d, 12h, 30m or 45s as seconds."""
+    found = _SPAN.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else int(found[1]) * _UNITS[found[2]]
+
+
+Wait = Annotated[
+    StrictInt,
+    BeforeValidator(seconds_in, json_schema_input_type=int | str),
+    Field(ge=1, le=LONGEST_WAIT),
+]
+"""How long a request waits, in seconds."""
 
 Role = Literal["admin", "pipeline", "officer", "auditor"]
 
@@ -335,6 +355,28 @@ class AskGrant(_Request, name="ask_grant"):
     mechanisms: Mechanisms
     ttl_seconds: Ttl = DEFAULT_TTL
 
+    wait: Wait | None = Field(
+        None,
+        description="how long it may wait for budget, in seconds or as 7d, 12h or 30m; without it "
+        "a request that does not fit is refused at once",
+    )
+    at_least: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = Field(
+        None,
+        description="of a request of one mechanism that waits: the least count that is accepted",
+    )
+
+    @model_validator(mode="after")
+    def _waits(self) -> AskGrant:
+        if self.at_least is None:
+            return self
+        counts = [mechanism.count for mechanism in self.mechanisms]
+        if self.wait is None or len(counts) > 1 or self.at_least >= counts[0]:
+            raise PydanticCustomError(
+                "not_fewer",
+                "at_least is for a request that waits, of one mechanism with a larger count",
+            )
+        return self
+
 
 class OpenSparseVector(_Request, name="open_sparse_vector"):
     """Open a sparse vector session: reserve its whole cost, then count its answers."""
@@ -381,6 +423,19 @@ class ReleaseGrant(_Returning, name="release_grant"):
 
 class ExpireGrant(_OnGrant, name="expire_grant"):
     """Charge a grant that has expired. Only the service sends this command."""
+
+
+class _Waited(_OnGrant):
+    client: str = Field(description="the client that asked for it")
+    request: dict[str, Any] = Field(description="the request, with the count that is decided on")
+
+
+class AdmitGrant(_Waited, name="admit_grant"):
+    """Grant a request that has waited. Nobody sends this command: it follows from the ledger."""
+
+
+class TimeOutGrant(_Waited, name="time_out_grant"):
+    """Refuse a request that has waited long enough. Only the service sends this command."""
 
 
 class CountAnswers(_OnGrant, name="count_answers", needs_key=True):
@@ -509,6 +564,13 @@ def batch_of(items: Sequence[Command], commands: Iterable[bytes] | None = None) 
         )
     kind: BatchKind = "invocations" if isinstance(items[0], RecordInvocations) else "spending"
     for place, item in enumerate(items):
+        if getattr(item, "wait", None) is not None:
+            raise Invalid(
+                "batch-item-waits",
+                "a batch is answered as a whole and at once, so no item of it waits: ask for this "
+                "grant alone",
+                item=place,
+            )
         if not isinstance(item, ITEMS[kind]):
             one, other = (", ".join(each.command for each in kinds) for kinds in ITEMS.values())
             raise Invalid(

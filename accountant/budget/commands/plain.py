@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import orjson
-from pydantic import TypeAdapter
+from pydantic import Field, StrictInt, TypeAdapter
 
 from accountant.budget import commands as ask
 from accountant.budget.commands import construct
@@ -226,7 +226,11 @@ _JUDGED: Final[dict[str, Reader]] = {
     "allotment": _name,
 }
 _FIELDS: Final[dict[type[ask.Command], dict[str, Reader]]] = {
-    ask.AskGrant: _JUDGED | {"ttl_seconds": _field(ask.Ttl)},
+    ask.AskGrant: _JUDGED
+    | {
+        "ttl_seconds": _field(ask.Ttl),
+        "wait": _field(Annotated[StrictInt, Field(ge=1, le=ask.LONGEST_WAIT)]),
+    },
     ask.RecordInvocations: _JUDGED,
     ask.CommitGrant: {"grant": _text, "mechanisms": _MECHANISMS},
     ask.ReleaseGrant: {"grant": _text, "reason": _free_text},

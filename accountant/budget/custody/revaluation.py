@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from accountant.budget.batches import REFUSED as BATCH_REFUSED
+from accountant.budget.batches import as_single
 from accountant.budget.commands import STORED, Revalue
 from accountant.budget.custody.custody import FIRST_ENGINE
 from accountant.budget.facts import final_of, grant_in, in_clear, mechanisms_of
@@ -51,6 +53,7 @@ class Corrections:
         """Take the next event."""
         if not self._kinds:
             return
+        event = event if event.type == BATCH_REFUSED else as_single(event)
         command = event.body.get("command", {})
         if event.type == "engine.adopted.v1":
             self._engine = command["version"]

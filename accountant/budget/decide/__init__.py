@@ -28,18 +28,23 @@ from accountant.budget.decide import (
 )
 from accountant.budget.decide.batching import batch
 from accountant.budget.decide.proposing import SecondNeeded
-from accountant.budget.decide.spending import SPENDING, SYSTEM
+from accountant.budget.decide.spending import SPENDING
+from accountant.budget.decide.waiting import SYSTEM, admit
 from accountant.budget.errors import Invalid
 from accountant.budget.idempotency import DIGEST
 from accountant.budget.outcome import Body, Outcome, Repeated
 from accountant.budget.state import State
+from accountant.budget.waiting.due import due
 from accountant.ledger.events import MAX_BYTES, Entry, Event, EventTooLarge, canonical
 
-__all__ = ["SYSTEM", "Repeated", "decide", "repeated", "unchecked"]
+__all__ = ["SYSTEM", "Repeated", "admission", "before_of", "decide", "repeated", "unchecked"]
 
 
 def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
-    """Decide ``asked``: an outcome for each event, none if nothing changes. Raises Problem."""
+    """Decide ``asked``: an outcome for each event, none if nothing changes. Raises Problem.
+
+    If a request that waits is to be admitted first, that is the one outcome (``admission``).
+    """
     now = max(now, state.time)
     if isinstance(asked.command, ask.ConfirmChange):
         found = proposing.expanded(state, asked, asked.command, now)
@@ -50,6 +55,8 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
         state.batch.fits(asked)
     elif (before := repeated(state, asked)) is not None:
         return before
+    elif (first := due(state, before_of(state, asked, now))) is not None:
+        return [admit(state, *first)]
     if not isinstance(asked.command, RegisterPopulation):
         large = len(asked.canonical) > MAX_BYTES and not isinstance(asked.command, AppendValues)
         if large:  # before any work is done under the ledger's lock
@@ -97,6 +104,21 @@ def unchecked(state: State, asked: Envelope, now: int) -> list[Outcome]:
     event_type, decider = _HAPPENING[kind]
     body = decider(state, asked, command, now)
     return [] if body is None else [_happened(state.next_event(asked, event_type, now, body))]
+
+
+def admission(state: State, now: int) -> Outcome | None:
+    """Return the admission that has to come before anything else at stamp ``now``: of a request
+    that waits, and that the last event, or the time since, has let in. Apply it, and ask again.
+    """
+    first = due(state, now)
+    return None if first is None else admit(state, *first)
+
+
+def before_of(state: State, asked: Envelope, now: int) -> int:
+    """Return the stamp up to which admissions come before ``asked``, at stamp ``now``: no time that
+    an acceptance of the clock is about passes before it.
+    """
+    return state.time if isinstance(asked.command, ask.AcceptTime) else now
 
 
 def _happened(event: Event) -> Outcome:

@@ -8,9 +8,7 @@ import orjson
 
 from accountant.budget.apply import apply, savepoint
 from accountant.budget.batches import OPENED, REFUSED, OpenBatch
-from accountant.budget.changes import (
-    arrival,
-)
+from accountant.budget.changes import arrival
 from accountant.budget.commands import (
     AskGrant,
     Batch,
@@ -19,10 +17,9 @@ from accountant.budget.commands import (
     ExpireGrant,
     digest_of,
 )
-from accountant.budget.decide.proposing import (
-    SecondNeeded,
-)
-from accountant.budget.decide.spending import SPENDING, SYSTEM, expire
+from accountant.budget.decide.proposing import SecondNeeded
+from accountant.budget.decide.spending import SPENDING, expire
+from accountant.budget.decide.waiting import SYSTEM
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
 from accountant.budget.outcome import Change, Outcome, outcome

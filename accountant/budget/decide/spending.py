@@ -11,10 +11,11 @@ from orjson import Fragment
 from accountant.budget import commands as ask
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import Command, Envelope, command_from_json
+from accountant.budget.decide.judging import grant_for, judged
 from accountant.budget.decide.proposing import client_of, confirmation, second
+from accountant.budget.decide.waiting import SYSTEM, cancel, not_due, time_out, wait_or_refuse
 from accountant.budget.errors import Conflict, Forbidden, Invalid
-from accountant.budget.evaluate import Judgement, evaluate, returning
-from accountant.budget.facts import SECOND
+from accountant.budget.evaluate import returning
 from accountant.budget.grants import Grant, Settled
 from accountant.budget.outcome import (
     ANSWERED,
@@ -32,19 +33,14 @@ from accountant.budget.outcome import (
     outcome,
 )
 from accountant.budget.reach import named_in
-from accountant.budget.request import Judged, Request, prepare, price_all
+from accountant.budget.request import price_all
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
-from accountant.ledger.events import kept, rfc3339, written
+from accountant.budget.waiting.queue import Waiting
+from accountant.ledger.events import rfc3339, written
 from accountant.privacy.mechanisms import Mechanism, SparseVector
 from accountant.privacy.units import NOTHING as NO_CHARGE
 from accountant.privacy.units import Charge, Currency, charge_of, total
-
-SYSTEM: Final = ":accountant"
-"""The client of expiries. (No key's name begins with a colon.)"""
-
-_LAST: Final = 253_402_300_799_999_999
-"""The last stamp that can be written: the end of the year 9999."""
 
 
 def ask_grant(
@@ -53,25 +49,17 @@ def ask_grant(
     """Reserve the cost of a request, or refuse it; either is an event."""
     if isinstance(command, ask.OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
-    request, judgement, body = _judge(state, asked.by, command, now)
-    if judgement.outcome == "block":
+    judged_as = request, judgement, body = judged(state, asked.by, command, now)
+    unlocks = state.adopted is not None and state.adopted.policy.unlocking
+    if isinstance(command, ask.AskGrant):
+        # What it unlocks may let in those that wait: then it takes its place among them.
+        joins = unlocks and command.wait is not None and state.waiting.requests
+        if joins or judgement.outcome == "block":
+            return [wait_or_refuse(state, asked, command, now, judged_as)]
+    elif judgement.outcome == "block":
         return [outcome(state, asked, REFUSED, now, body, arrival(state, asked.by, [command]))]
-    expires = now + command.ttl_seconds * SECOND
-    if expires > _LAST:
-        raise Invalid("no-expiry", "the grant would expire after the year 9999, which has no date")
-    grant = Grant(
-        id=f"g{state.sequence}",
-        by=asked.by,
-        on=request.on,
-        selection=request.selection,
-        command=asked.canonical,
-        total=request.total,
-        opened=now,
-        expires=expires,
-        sequence=state.sequence,
-        session=isinstance(command, ask.OpenSparseVector),
-    )
-    arriving = request.selection if state.adopted and state.adopted.policy.unlocking else None
+    grant = grant_for(state, asked, request, command.ttl_seconds, now)
+    arriving = request.selection if unlocks else None
     change = Reserve(grant, request.purpose, request.allotment, arriving)
     return [outcome(state, asked, RESERVED, now, body, change)]
 
@@ -80,7 +68,7 @@ def record(
     state: State, asked: Envelope, command: ask.RecordInvocations, now: int
 ) -> list[Outcome]:
     """Book invocations that have already run, over budget or not, compared like a request."""
-    request, judgement, body = _judge(state, asked.by, command, now)
+    request, judgement, body = judged(state, asked.by, command, now)
     if any(one.code == LimitRule.code and one.action == "block" for one in judgement.fired):
         body["overrun"] = True
     if request.unplaced:
@@ -90,29 +78,9 @@ def record(
     return [outcome(state, asked, RECORDED, now, body, change)]
 
 
-def _judge(state: State, by: str, command: Judged, now: int) -> tuple[Request, Judgement, Body]:
-    """Evaluate a command. Its event holds costs and compared integers; ``explain`` renders text."""
-    request = prepare(state, by, command, now)
-    judgement = evaluate(state, request)
-    costs = request.costs
-    body: Body = {"total": Fragment(costs.written)}
-    if len(costs.priced) > 1:
-        body["charges"] = Fragment(costs.each_written)
-    if request.on.beyond:
-        body["charged"] = list(request.datasets)
-    if state.adopted is not None:
-        body["policy"] = state.adopted.sequence
-    if judgement.fired:
-        body["fired"] = [[one.rule, one.code] for one in judgement.fired]
-    if seen := {one.rule: one.seen for one in judgement.compared if one.seen is not None}:
-        ours = state.adopted is not None and state.adopted.policy.ours
-        body["rules"] = Fragment(written(seen) if ours else kept(seen, "what the rules compared"))
-    return request, judgement, body
-
-
 def commit(state: State, asked: Envelope, command: ask.CommitGrant, now: int) -> list[Outcome]:
     """Charge the mechanisms that ran and give back the rest."""
-    grant = _own(state, asked, command.grant)
+    grant = _no_longer_waiting(_own(state, asked, command.grant))
     if grant.session:
         raise Conflict("is-a-session", f"grant {grant.id} is a sparse vector session; close it")
     if late := _late(state, asked, grant, now):
@@ -167,7 +135,10 @@ def _once(mechanism: Mechanism) -> Mechanism:
 
 def release(state: State, asked: Envelope, command: ask.ReleaseGrant, now: int) -> list[Outcome]:
     """Give back all of a grant of which nothing was executed."""
-    grant = _still_open(_own(state, asked, command.grant), now)
+    found = _own(state, asked, command.grant)
+    if isinstance(found, Waiting):
+        return cancel(state, asked, found, now)
+    grant = _still_open(found, now)
     if grant.positives or grant.negatives:
         raise Conflict(
             "session-has-answered",
@@ -207,7 +178,7 @@ def republish(
 def expire(state: State, asked: Envelope, command: ask.ExpireGrant, now: int) -> list[Outcome]:
     """Charge a grant whose time has passed. Raises Conflict if it has not."""
     grant = state.grant(command.grant)
-    if isinstance(grant, Settled) or not grant.due(now):
+    if not isinstance(grant, Grant) or not grant.due(now):
         raise Conflict("not-due", f"grant {grant.id} is not open past its time")
     change = End(grant.id, "expired", grant.total)
     return [outcome(state, asked, EXPIRED, now, _charged(grant.total), change)]
@@ -266,7 +237,7 @@ def _realised(state: State, grant: Grant) -> Charge:
 
 def _session(state: State, asked: Envelope, name: str) -> Grant | Settled:
     grant = _own(state, asked, name)
-    if not grant.session:
+    if isinstance(grant, Waiting) or not grant.session:
         raise Conflict("not-a-session", f"grant {name} is no sparse vector session; commit it")
     return grant
 
@@ -278,12 +249,24 @@ def _mechanism(grant: Grant) -> SparseVector:
     return command.mechanism
 
 
-def _own(state: State, asked: Envelope, name: str) -> Grant | Settled:
+def _own(state: State, asked: Envelope, name: str) -> Grant | Settled | Waiting:
     """Return a grant of the client. Raises NotFound or Forbidden."""
     grant = state.grant(name)
     if grant.by != client_of(asked):
         raise Forbidden(
             "not-your-grant", f"grant {name} belongs to another client; only that can settle it"
+        )
+    return grant
+
+
+def _no_longer_waiting(grant: Grant | Settled | Waiting) -> Grant | Settled:
+    """Return the grant. Raises Conflict for a request that waits: nothing may run on it."""
+    if isinstance(grant, Waiting):
+        raise Conflict(
+            "grant-waits",
+            f"{grant.id} waits for budget until {rfc3339(grant.expires)}: run nothing before it is "
+            "admitted; release it if it is not wanted any more",
+            expires=rfc3339(grant.expires),
         )
     return grant
 
@@ -295,6 +278,13 @@ def _still_open(grant: Grant | Settled, now: int) -> Grant:
             "grant-expired",
             f"grant {grant.id} expired at {rfc3339(grant.expires)} and is charged in full",
             expires=rfc3339(grant.expires),
+        )
+    if isinstance(grant, Settled) and grant.status == "admitted":
+        admitted = f"g{grant.settled}"
+        raise Conflict(
+            "grant-settled",
+            f"request {grant.id} was admitted as grant {admitted}: settle that",
+            admitted=admitted,
         )
     if isinstance(grant, Settled):
         raise Conflict("grant-settled", f"grant {grant.id} is already {grant.status}")
@@ -326,4 +316,6 @@ SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[O
     ask.ExpireGrant: expire,
     ask.CountAnswers: count,
     ask.CloseSparseVector: close,
+    ask.AdmitGrant: not_due,
+    ask.TimeOutGrant: time_out,
 }

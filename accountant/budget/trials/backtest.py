@@ -5,15 +5,16 @@ decided again, in order and at its own stamp, by the same ``decide`` as live. No
 
 Two things cannot be known, and are assumed: clients ask the same, whatever they were answered; and
 what was refused, but would be granted, runs in full at once. What would be refused has no commit or
-release. Policies that were adopted later are left out; registrations, corrections and what was
-carried over happen as they did.
+release. A request that waited is asked when it was admitted or timed out, and waits no longer.
+Policies that were adopted later are left out; registrations, corrections and what was carried over
+happen as they did.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from accountant.budget import commands as ask
@@ -25,11 +26,23 @@ from accountant.budget.commands import AdoptPolicy, Command, CommitGrant, Envelo
 from accountant.budget.decide import Repeated, decide, unchecked
 from accountant.budget.errors import Problem
 from accountant.budget.explain import JUDGED
-from accountant.budget.outcome import DECLINED, PROPOSED, RECORDED, REFUSED, RESERVED, Outcome
+from accountant.budget.outcome import (
+    ADMITTED,
+    CANCELLED,
+    DECLINED,
+    PROPOSED,
+    RECORDED,
+    REFUSED,
+    RESERVED,
+    TIMED_OUT,
+    WAITING,
+    Outcome,
+)
 from accountant.budget.policy import Policy
 from accountant.budget.rules.base import Ruling
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State, envelope_of
+from accountant.budget.waiting.queue import Queue
 from accountant.ledger.events import Event
 from accountant.privacy.units import Currency, amount
 
@@ -80,6 +93,7 @@ class Backtest:
         command = AdoptPolicy(policy=policy.to_json(), source_digest="", closes=names)
         command = command.model_copy(update={"confirms": CONFIRMED})
         self.grants = {name: name for name in self.state.open}
+        self.state.waiting = Queue()
         self._decide(Envelope(_NOBODY, command), now)
 
     def compare(self, events: Iterable[Event]) -> Iterator[Compared]:
@@ -93,6 +107,11 @@ class Backtest:
                 yield from self._single(event)
 
     def _single(self, event: Event) -> Iterator[Compared]:
+        if event.type in (WAITING, CANCELLED):
+            return  # what became of the wait is compared, if anything did
+        if event.type in (ADMITTED, TIMED_OUT):
+            event = as_single(event)
+            event = replace(event, body=event.body | {"key": f":waited-{event.sequence}"})
         asked = envelope_of(event)
         if isinstance(asked.command, _LEFT_OUT) or event.type in (PROPOSED, DECLINED):
             return
@@ -134,6 +153,8 @@ class Backtest:
                 self.state.known_allotment(part)
             except Problem:
                 return command.model_copy(update={"allotment": None})
+        if isinstance(command, ask.AskGrant) and command.wait is not None:
+            command = command.model_copy(update={"wait": None, "at_least": None})
         name = getattr(command, "grant", None)
         if name is None:
             return command

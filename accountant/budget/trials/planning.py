@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -24,11 +25,12 @@ from accountant.budget.commands import AskGrant, Envelope
 from accountant.budget.decide import decide
 from accountant.budget.errors import Problem
 from accountant.budget.outcome import RESERVED, Outcome
-from accountant.budget.population.selection import Selection
 from accountant.budget.request import prepare
 from accountant.budget.rules.base import Used, View
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
+from accountant.budget.waiting.queue import Queue
+from accountant.budget.waiting.shares import cells_in
 from accountant.privacy.units import Currency, show, units_down
 
 MOST_EXACT: Final = 14
@@ -72,6 +74,7 @@ def choose(state: State, wishes: Sequence[Wish], now: int) -> Found:
     Raises Problem for a request that is malformed for this ledger.
     """
     found: list[Found] = []
+    state = replace(state, waiting=Queue())  # what waits takes no part
     with savepoint(state):
         for name, places in orders(state, wishes, now).items():
             taken = tuple(_admit(state, wishes, places, now))
@@ -112,13 +115,7 @@ def _demand(state: State, wish: Wish, now: int) -> Demand:
             left = 0 if used is None else most - used
             never = units is None or units > left
             found[account, currency] = math.inf if never else (units or 0) / max(left, 1)
-    return Demand(found, _cells(request.selection, state.people().shape))
-
-
-def _cells(selection: Selection, shape: tuple[int, ...]) -> int:
-    if selection.everyone:
-        return math.prod(shape)
-    return sum(math.prod(map(len, box)) for box in selection.boxes)
+    return Demand(found, cells_in(request.selection, state.people().shape))
 
 
 def _scarce(demands: Sequence[Shares]) -> set[tuple[Account, Currency]]:
@@ -206,6 +203,7 @@ def left_after(state: State, wishes: Sequence[Wish], found: Found, now: int) -> 
     once all that is admitted is reserved.
     """
     least: dict[str, int] = {}
+    state = replace(state, waiting=Queue())
     with savepoint(state):
         for place in found.admitted:
             if (outcome := _granted(state, wishes, place, now)) is not None:

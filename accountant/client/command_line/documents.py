@@ -19,7 +19,7 @@ from accountant.client.mechanisms import WHOLE, mechanism
 
 ABOUT: Final = (
     *("dataset", "mechanism", "purpose", "justification", "allotment", "subjects"),
-    *("ttl", "ran_at"),
+    *("ttl", "wait", "ran_at"),
 )
 _KIND: Final = re.compile(r"[a-z][a-z_]{0,63}")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[a-z][a-z0-9_]{0,63}){0,3}")

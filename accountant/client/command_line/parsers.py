@@ -228,12 +228,18 @@ def _deliver(to: argparse.ArgumentParser) -> None:
     _json(to)
 
 
+def _wait(to: argparse.ArgumentParser) -> None:
+    text = "how long to wait for budget, such as 1h, 30m or 7d; default: not at all"
+    to.add_argument("--wait", type=unicode_text, metavar="TIME", help=text)
+
+
 def _run(to: argparse.ArgumentParser) -> None:
     to.usage = "accountant run [options] -- COMMAND [argument ...]"
     to.description, to.formatter_class = RUN, argparse.RawDescriptionHelpFormatter
     to.add_argument("--request", dest="file", metavar="FILE", help="the request as JSON")
     _request(to)
     _ttl(to)
+    _wait(to)
     text = "an exit code by which COMMAND attests that nothing ran on the data; repeated"
     to.add_argument(
         "--nothing-ran", type=exit_code, action="append", default=[], metavar="CODE", help=text

@@ -58,7 +58,7 @@ def run(asked: argparse.Namespace, env: Env) -> int:
 def _reserved(client: Client, call: Call[calls.Reserved]) -> Held:
     """Return the grant. Raise Refused, MayHaveRun, AccountantError: then nothing may run."""
     try:
-        answer = client.send(call)
+        answer = client.until_decided(call)
     except Unreachable as failure:
         failure.add_note("nothing was started; if the budget was reserved, it will be charged")
         raise

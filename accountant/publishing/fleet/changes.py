@@ -19,7 +19,7 @@ from accountant.budget.accounts.part import Integers
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import apply, drop_journal, keep_journal, read
-from accountant.budget.changes import Booked, End, Record, Reserve
+from accountant.budget.changes import Admit, Booked, End, Record, Reserve
 from accountant.budget.grants import AccountKey
 from accountant.budget.population.selection import EVERYONE, Selection, alike
 from accountant.budget.state import State
@@ -89,6 +89,9 @@ def _booked(change: object, before: Any) -> Iterator[ChargeRow]:
     match change:
         case Reserve(grant):
             for key, added in _by_key(before.booked):
+                yield _change(key, grant.selection, reserved=added, spent=nothing)
+        case Admit(reserve=Reserve(grant)):
+            for key, added in _by_key(before[1].booked):
                 yield _change(key, grant.selection, reserved=added, spent=nothing)
         case Record(selection=selection):
             for key, added in _by_key(before.booked):

@@ -1,0 +1,58 @@
+"""Requests that wait, in bundles and reports, and after a restart in the middle of a wait."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from house import House, adopt, audit, reasons, resident
+
+from accountant import verify_minimal
+from accountant.budget.errors import Problem
+from accountant.budget.facts import grant_in
+from accountant.reporting.apart import report_texts
+from accountant.reporting.files import FORMATS
+
+
+def test_a_wait_is_audited_from_its_bundle(house: Callable[..., House]) -> None:
+    """A text is sealed where the wait began, an admission takes it over, and an erasure is whole:
+    both verifiers find nothing, and the report counts the admission as a grant.
+    """
+    made = resident(house())
+    adopt(made, "  - {id: a, limit: {epsilon: 1}}\n", approved_by="officer")
+    first = made.grant("0.9")
+    waiting = made.grant("0.5", wait=3_600, purpose="a table", by="two")
+    assert waiting.type == "grant.waiting.v1"
+    made = made.again()
+    made.do("release_grant", grant=grant_in(first), reason="not run")
+    admitted = made.service.event("fair", made.service.state("fair").last)
+    assert admitted.type == "grant.admitted.v1"
+    bundle = made.bundle()
+    assert reasons(audit(bundle)) == []
+    assert verify_minimal.verify(io.BytesIO(bundle))["findings"] == []
+    made.service.erase("fair", "admin", waiting.sequence, None, "asked for")
+    bundle = made.bundle()
+    assert reasons(audit(bundle)) == []
+    report = report_texts(made.service, "fair", None, FORMATS)
+    assert "0.5" in report["csv"]
+
+
+def test_a_failed_commit_admits_nobody(house: Callable[..., House]) -> None:
+    """If the commit of a release fails, who it let in waits as before, and is admitted the next
+    time.
+    """
+    made = resident(house())
+    adopt(made, "  - {id: a, limit: {epsilon: 1}}\n", approved_by="officer")
+    first = made.grant("0.9")
+    waiting = made.grant("0.5", wait=3_600)
+    made.raw(
+        "CREATE TRIGGER full BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    )
+    with pytest.raises(Problem):
+        made.do("release_grant", grant=grant_in(first), reason="not run")
+    assert grant_in(waiting) in made.service.state("fair").waiting.requests
+    made.raw("DROP TRIGGER full")
+    made.do("release_grant", grant=grant_in(first), reason="not run")
+    assert not made.service.state("fair").waiting.requests
+    assert reasons(audit(made.bundle())) == []
