@@ -58,6 +58,7 @@ def ledger(
     privacy_unit: str = "person",
     neighbouring: str = "add_or_remove_one",
     membership: str = "private",
+    units: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Iterator[Client]:
     """Yield the client of a new population whose ``datasets`` have nothing spent.
@@ -67,7 +68,7 @@ def ledger(
     """
     inside = _inside()
     about: dict[str, Any] = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
-    about |= {"membership": membership, "dimensions": dimensions or {}}
+    about |= {"membership": membership, "dimensions": dimensions or {}, "units": units or {}}
     name = inside.population(policy or _limit(epsilon, delta), datasets, about)
     options = {"transport": inside.transport} | options
     with Client(_URL, inside.keys["pipeline"], name, **options) as client:

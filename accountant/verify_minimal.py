@@ -43,14 +43,14 @@ BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 WAITED = ("grant.admitted.v1", "grant.timed_out.v1", "grant.cancelled.v1")
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
-PLACE = ("across", "per", "window", "refresh", "part_of")
+PLACE = ("across", "per", "window", "refresh", "part_of", "unit")
 PARTS = {"per", "clients", "purposes", "part_of"}  # A limit with one of these divides a budget
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
 Cell = tuple[int, ...]  # positions of its values, dimensions in the order of their names
 Cells = frozenset[Cell] | None  # None is everyone, LASTS everyone where it may still run
 Groups = list[tuple[Cells, list[int]]]
-Key = tuple[str, int, str, str]  # of an account: rule, epoch, dataset, client
+Key = tuple[str, int, str, str, str]  # of an account: rule, epoch, dataset, client, unit
 Used = list[int | None]  # sums in the currencies that are compared; None is infinite
 Doc = dict[str, Any]
 LASTS: Cells = frozenset()
@@ -163,6 +163,11 @@ def amounts(charge: Doc, names: Iterable[str]) -> list[int]:
     stated += [infinite.get(name, 0) if name in charge else unknown for name in names]
     need(all(str(n) == str(abs(int(n))) for n in stated), f"not all are amounts: {stated!r:.99}")
     return list(map(int, stated))
+
+
+def charge_to(unit: str, event: Doc, name: str = "total") -> Doc:
+    """Return what an event charges one of a unit: what it says, or else as the first unit."""
+    return Doc(event.get("per", {}).get(unit, event.get(name, {})))
 
 
 def check_total(charges: list[Doc], total: Doc) -> None:
@@ -512,7 +517,8 @@ class Limit:
 
     def full(self, accounts: Iterable[Account], cells: Cells, event: Doc) -> int:
         """Return in how many accounts an event's charge does not fit on some of the cells."""
-        most, charge = self.capacity(), self.used(amounts(event["total"], self.keeps))
+        cost = charge_to(self.rule.get("unit", ""), event)
+        most, charge = self.capacity(), self.used(amounts(cost, self.keeps))
         each = ([self.used(sums) for sums in account.of(cells)] for account in accounts)
         return sum(not all(self.fits(used, charge, most) for used in held) for held in each)
 
@@ -525,7 +531,8 @@ class Limit:
         event, rule, seen = on
         fired = rule["id"] in dict(event.get("fired", []))
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
-        capacity, charge = self.capacity(share), self.used(amounts(event["total"], self.keeps))
+        cost = charge_to(self.rule.get("unit", ""), event)
+        capacity, charge = self.capacity(share), self.used(amounts(cost, self.keeps))
         pairs = zip(seen["used"], [*map(int, seen.get("kept", ())), *[0] * 9], strict=False)
         quoted = [None if text == "infinite" else int(text) + kept for text, kept in pairs]
         unlocks = "unlock" in rule and event["type"] != JUDGED[2]
@@ -558,7 +565,8 @@ class Limit:
     def key(self, dataset: str, client: str, inside: object = True) -> Key:
         """Return the account of a charge; across datasets one outside of the scope has its own."""
         place = "*" if inside and self.rule.get("across") else dataset
-        return self.rule["id"], self.number, place, client if self.rule.get("per") else ""
+        client = client if self.rule.get("per") else ""
+        return self.rule["id"], self.number, place, client, self.rule.get("unit", "")
 
 
 def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
@@ -596,14 +604,14 @@ def person(name: str) -> str:
 
 
 class Grant(NamedTuple):
-    """An open grant: its client, data and people, its reservation, and the accounts of that."""
+    """An open grant: its client, data and people, its event, and the accounts of that."""
 
     by: str
     named: str | list[str]
     datasets: list[str]
     subjects: Any
     cells: Cells
-    total: Doc
+    event: Doc
     expires: int
     booked: dict[Key, list[int]]
 
@@ -621,7 +629,7 @@ class Audit:
         self.facts = dict[str, tuple[str | None, dict[str, str]]]()  # Their owners and labels
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
         self.way, self.expired, self.ran = list[Any](), set[str](), dict[str, Any]()
-        self.proposals = dict[int, Doc]()
+        self.proposals, self.units = dict[int, Doc](), Doc()  # Further units of privacy
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
         self.waits = dict[str, tuple[str, Doc, int]]()  # Requests: client, command, until when
@@ -713,7 +721,8 @@ class Audit:
             most, n = [*map(max, zip(*account.of(None), strict=True))], len(account.keeps)
             used: Doc = dict(zip(account.keeps, map(str, most), strict=False))
             infinite = {c: count for c, count in zip(account.keeps, most[n:], strict=True) if count}
-            entry = dict(zip(("rule", "epoch", "dataset", "client"), key, strict=True))
+            names = ("rule", "epoch", "dataset", "client", "unit")[: 5 if key[4] else 4]
+            entry = dict(zip(names, key, strict=False))
             entry |= {"used": used | ({"infinite": infinite} if infinite else {})}
             if limit is not None:
                 spent = max(map(endless, map(limit.spent, map(limit.used, account.of(None)))))
@@ -775,7 +784,12 @@ class Audit:
         """Register a population: its cells are the product of its dimensions."""
         self.dimensions = dict(sorted(command.get("dimensions", {}).items()))
         self.way = [command.get("neighbouring"), command.get("membership")]
+        self.units |= command.get("units", {})
         need(prod(map(len, self.dimensions.values())) <= MOST_CELLS, "too many cells")
+
+    def place(self, cells: Cells, unit: str) -> Cells:
+        """Return the cells of a charge to a unit: all, if a group, which may lie in several."""
+        return None if cells and "group_of" in self.units.get(unit, ()) else cells
 
     def book(self, event: Doc, command: Doc) -> None:
         """Open a grant, named after its sequence; or book invocations, or a correction."""
@@ -784,28 +798,30 @@ class Audit:
         cells = cells or (LASTS if f"g{command.get('event')}" in self.expired else None)
         kind, datasets, now = event["type"], self.charged(event, command), self.now
         more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
-        by, charge = (command["by"], event["more"]) if more else (event["by"], event["total"])
+        by, field = (command["by"], "more") if more else (event["by"], "total")
         asked = (command.get("for_" * more + name) for name in ("purpose", "allotment"))
-        keys = self.route(datasets, by, *asked, more=more)
-        accounts = {key: self.account(key) for key in keys}
-        booked = {k: a.book(cells, charge, now, reserve=reserve) for k, a in accounts.items()}
+        booked = dict[Key, list[int]]()
+        for key in self.route(datasets, by, *asked, more=more):
+            charge, there = charge_to(key[4], event, field), self.place(cells, key[4])
+            booked[key] = self.account(key).book(there, charge, now, reserve=reserve)
         if reserve:
             expires = now + command.get("ttl_seconds", 3600) * 10**6
             who = by, command["dataset"], datasets, command.get("subjects")
-            self.open[f"g{self.size}"] = Grant(*who, cells, charge, expires, booked)
+            self.open[f"g{self.size}"] = Grant(*who, cells, event, expires, booked)
 
     def end(self, event: Doc, command: Doc) -> None:
         """Settle a grant at its charge, which is no more than it reserved."""
-        grant, charge = self.open.pop(command["grant"]), event.get("charge", {})
+        grant = self.open.pop(command["grant"])
         late, expired = self.now >= grant.expires, event["type"] == "grant.expired.v1"
         self.expired |= {command["grant"]} if expired else set()
         self.ran |= {command["grant"]: grant[:2]} if event["type"] in ENDS[::3] else {}
         for key, units in grant.booked.items():
-            cells = grant.cells or (LASTS if expired else None)
-            self.accounts[key].settle(cells, units, charge, self.now)
+            cells = self.place(grant.cells, key[4]) or (LASTS if expired else None)
+            self.accounts[key].settle(cells, units, charge_to(key[4], event, "charge"), self.now)
         need(late == expired, "expired too early, or settled too late")
-        for name in grant.total.keys() - {"infinite"}:
-            now, reserved = (amounts(one, [name])[::-1] for one in (charge, grant.total))
+        for unit, name in product(["", *self.units], grant.event["total"].keys() - {"infinite"}):
+            both = charge_to(unit, event, "charge"), charge_to(unit, grant.event)
+            now, reserved = (amounts(one, [name])[::-1] for one in both)
             need(now == reserved if expired else now <= reserved, f"not the {name} it reserved")
 
     def republish(self, event: Doc, command: Doc) -> None:
@@ -815,7 +831,7 @@ class Audit:
     def carry_over(self, _: Doc, command: Doc) -> None:
         """Raise accounts to their sums before a recovery; reservations in them become spending."""
         for each in command["accounts"]:
-            key = each["rule"], each["epoch"], each["dataset"], each["client"]
+            key = *(each[n] for n in ("rule", "epoch", "dataset", "client")), each.get("unit", "")
             limit = self.limits.get(key[0])
             if key[0] and (limit is None or limit.number != key[1]):
                 continue
@@ -823,14 +839,15 @@ class Audit:
             for grant in self.open.values():
                 if units := grant.booked.pop(key, None):
                     account.held = plus(account.held, units[: len(account.held)], -1)
-                    account.spend(grant.cells, units, self.now)
+                    account.spend(self.place(grant.cells, key[4]), units, self.now)
             account.lift(each["used"], self.now)
 
     def recover(self, *_: Doc) -> None:
         """Charge every open grant in full."""
         for grant in self.open.values():
             for key, units in grant.booked.items():
-                self.accounts[key].settle(grant.cells or LASTS, units, grant.total, self.now)
+                cells, charge = self.place(grant.cells, key[4]), charge_to(key[4], grant.event)
+                self.accounts[key].settle(cells or LASTS, units, charge, self.now)
         self.expired |= self.open.keys()
         self.open.clear()
 
@@ -857,7 +874,7 @@ class Audit:
         self.facts[name] = command.get("owner"), labels
         places = [limit.key(name, "", None)[:3] for limit in out if self.about(limit.rule, name)]
         for key in [key for key in self.accounts if key[:3] in places]:
-            self.account((*key[:2], "*", key[3])).gain(self.accounts[key], self.now)
+            self.account((*key[:2], "*", *key[3:])).gain(self.accounts[key], self.now)
             self.accounts[key] = self.limits[key[0]].opened()
             for grant in self.open.values():
                 grant.booked.pop(key, None)
@@ -897,7 +914,8 @@ class Audit:
             inside = named if more else self.inside(limit.rule, datasets, *who)
             each = inside if inside and "across" in limit.rule else named
             keys += [limit.key(one, who[0], one in inside) for one in each]
-        return [*dict.fromkeys(keys), *(("", 0, one, "") for one in [*datasets, "*"])]
+        units = product(["", *self.units], [*datasets, "*"])
+        return [*dict.fromkeys(keys), *(("", 0, one, "", unit) for unit, one in units)]
 
     def beside(self, key: Key, account: Account, asked: Any, grants: list[Grant]) -> Account:
         """Return a limit's account as if grants were released, with what its allotments keep."""
@@ -913,7 +931,8 @@ class Audit:
         """Return an account as if these grants were released."""
         account.advance(self.now)
         for grant in [grant for grant in grants if key in grant.booked]:
-            (account := account.twin()).settle(grant.cells, grant.booked[key], {}, self.now)
+            cells = self.place(grant.cells, key[4])
+            (account := account.twin()).settle(cells, grant.booked[key], {}, self.now)
         return account
 
     def select(self, subjects: Any) -> Cells:
@@ -942,6 +961,7 @@ class Audit:
     def extend(self, event: Doc, command: Doc) -> None:
         """Append values of dimensions: new cells inherit, or have what everyone still has."""
         inherit = command.get("attested_new") is not True
+        self.units |= command.get("units", {})
         for name, values in sorted(event["added"].items()):
             before, axis = self.dimensions[name], list(self.dimensions).index(name)
             after = self.dimensions | {name: before + values}
@@ -957,7 +977,7 @@ class Audit:
                 if inherit:
                     held = Account(account.keeps)
                     for grant in [grant for grant in self.open.values() if key in grant.booked]:
-                        held.add(grant.cells, grant.booked[key])
+                        held.add(self.place(grant.cells, key[4]), grant.booked[key])
                     account.inherit(axis, new, held, self.now)
                 elif self.way != ["replace_one", "private"]:
                     account.leave(there)
@@ -970,11 +990,11 @@ class Audit:
         unnamed = [term | {name: values} for term in terms if name not in term]
         new = frozenset[Cell]().union(*map(self.cells_of, unnamed))
         counted = {*self.route(grant.datasets, grant.by, None, None), *grant.booked}
-        for key in counted if new and not inherit else ():
+        for key in [key for key in counted if self.place(new, key[4]) and not inherit]:
             if key in grant.booked:
                 self.accounts[key].add(new, grant.booked[key])
             else:
-                self.account(key).book(new, grant.total, self.now)
+                self.account(key).book(new, charge_to(key[4], grant.event), self.now)
         return grant._replace(cells=grant.cells | new)
 
     def adopt(self, event: Doc, command: Doc) -> None:
@@ -992,8 +1012,8 @@ class Audit:
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due
             named = [d for d in sorted(self.sources) if matches(rule.get("datasets"), d)]
-            some = [key for key in (("", 0, d, "") for d in named) if key in self.accounts]
-            lives = [] if PARTS & rule.keys() else some
+            lives = [("", 0, d, "", rule.get("unit", "")) for d in named]
+            lives = [key for key in lives if key in self.accounts and not PARTS & rule.keys()]
             self.bring(new, {"converted": mine, "brought": lives}.get(start, []))
             for key in mine if start == "carried" else ():
                 after = name, due, *key[2:]
@@ -1008,7 +1028,7 @@ class Audit:
         brought = dict[Key, Account]()
         for key in keys:
             inside = key[2] == "*" or (not key[0] and self.about(limit.rule, key[2]))
-            mine = brought.setdefault(limit.key(*key[2:], inside), Account(limit.keeps))
+            mine = brought.setdefault(limit.key(*key[2:4], inside), Account(limit.keeps))
             mine.bring(self.accounts[key])
         for account, currency in product(brought.values(), limit.keeps[2:]):
             sure = currency != "mu_squared"  # which nothing stands for
@@ -1047,6 +1067,7 @@ class Audit:
                 found = {key[2]: sums(key, one, grants=[]) for key, one in at.items()}
                 known, several = not any(i["type"] == "ask_grant" for i in before), len(keys) > 1
                 told, more = [seen, *seen.get("beside", [])], seen.get("more", 0)
+                where = self.place(cells, limit.rule.get("unit", ""))
                 for one in told:  # each has spent more than those that come after it
                     places = zip(one.get("cell", ()), sizes, strict="cell" in one)
                     need(all(n in range(size) for n, size in places), "no such cell")
@@ -1054,13 +1075,13 @@ class Audit:
                     need(("dataset" in one) == several and data in found, "not what decides")
                     of, most = [least.pop(data), *least.values()], found.pop(data)
                     on = event, rule, one | {"capacity": seen.get("capacity")}
-                    wrong = limit.wrong(of, most if known else None, cells, on)
+                    wrong = limit.wrong(of, most if known else None, where, on)
                     need(not wrong, f"rule {name}: {wrong}")
                 beside -= len(told) - 1
                 apt = beside >= 0 and not (more and beside) and (name in fired or len(told) == 1)
                 need(apt, f"rule {name}: too many or too few accounts are told")
                 if found and "of" not in rule:
-                    low, high = (limit.full(x.values(), cells, event) for x in (least, found))
+                    low, high = (limit.full(x.values(), where, event) for x in (least, found))
                     exact = known and not any("locked" in one for one in told)
                     need(low <= more <= (high if exact else len(found)), f"not {low} more")
                 self.believed |= {name} if any("locked" in one for one in told) else set()
@@ -1081,13 +1102,14 @@ class Audit:
     def outcome(self, event: Doc, kind: str, datasets: list[str], fired: dict[str, str]) -> None:
         """Check that a grant is refused, or a record an overrun, if a rule fired that blocks."""
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
-        actions["built-in:unverifiable-claim"] = "flag"
+        flags = "built-in:unverifiable-claim", "built-in:sensitivities-apart"
+        actions |= dict.fromkeys(flags, "flag")
         blocked = [name for name in fired if actions.get(name, "block") == "block"]
         more, recorded = "budget-exceeded" in map(fired.get, blocked), kind == JUDGED[2]
         need((event.get("overrun") is True) == (recorded and more), f"overrun, by {blocked}")
         need(recorded or (kind == JUDGED[1]) == bool(blocked), f"the outcome, by {blocked}")
         blocking = [limit for name, limit in self.limits.items() if actions[name] == "block"]
-        guards = [limit.rule for limit in blocking if PARTS.isdisjoint(limit.rule)]
+        guards = [limit.rule for limit in blocking if {*PARTS, "unit"}.isdisjoint(limit.rule)]
         without = not all(any(self.about(rule, one) for rule in guards) for one in datasets)
         need(("built-in:no-policy" in fired) == (self.adopted is None), "whether there is a policy")
         without &= self.adopted is not None
@@ -1123,6 +1145,7 @@ def told_of(entry: Doc) -> str:
     rule = f"rule {entry['rule']}, epoch {entry['epoch']}, " if entry["rule"] else "lifetime, "
     data = "all data" if entry["dataset"] == "*" else entry["dataset"]
     who, spent = entry["client"] and f", client {entry['client']}", entry.get("spent", "")
+    who += f", one {entry['unit']}" if "unit" in entry else ""
     shown = f"{Decimal(spent).scaleb(-9):f}" if spent.isdigit() else spent
     more = f"epsilon {shown} spent; " if shown else ""
     return f"{rule}{data}{who}: {more}used {json.dumps(entry['used'], sort_keys=True)}"

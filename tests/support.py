@@ -321,7 +321,8 @@ class Book:
         """Where that account is."""
         adopted = self.state.adopted
         epoch = adopted.epochs[rule].number if rule and adopted else 0
-        return AccountKey(rule, epoch, dataset, client)
+        limit = adopted.rule(rule) if adopted else None
+        return AccountKey(rule, epoch, dataset, client, (limit and limit.unit) or "")
 
     def replayed(self) -> Replay:
         """The replay of everything stored."""

@@ -68,6 +68,7 @@ class _Kept(msgspec.Struct):
     command: _Asked
     total: dict[str, Any] = {}
     charge: dict[str, Any] = {}
+    per: dict[str, dict[str, Any]] = {}
     fired: list[tuple[str, str]] = []
     overrun: bool = False
     positives: int = 0
@@ -327,13 +328,16 @@ _ANSWERS: Final[dict[str, Callable[[Entry, _Kept], models.Stamped]]] = {
 
 def _judged(entry: Entry, kept: _Kept) -> models.Judged:
     """Return the charge of a request, its flags, and where its decision can be read."""
-    return {
+    found: models.Judged = {
         "charge": amounts(kept.total),
         "flags": _flags(kept),
         "decision": f"d{entry.sequence}",
         "sequence": entry.sequence,
         "time": kept.time,
     }
+    if kept.per:
+        found["charge_per"] = {unit: amounts(charge) for unit, charge in kept.per.items()}
+    return found
 
 
 def _flags(kept: _Kept) -> list[models.Flag]:
@@ -358,6 +362,8 @@ def preview_view(preview: Preview) -> models.Preview:
         "fits": preview.fits,
         "sequence": preview.sequence,
     }
+    if per := preview.request.costs.bill.per:
+        found["charge_per"] = {unit: amounts(charge) for unit, charge in per}
     if preview.request.on.beyond:
         found["charged_to"] = list(preview.request.datasets)
     return found

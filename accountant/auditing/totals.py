@@ -32,7 +32,7 @@ def totals_of(state: State) -> bytes:
     for key, epoch, account in in_force(state):
         used = most_of(account)
         if any(used.finite) or any(used.infinite):
-            entry = key._asdict() | {"used": used.to_json()}
+            entry = key.to_json() | {"used": used.to_json()}
             found.append(entry | ({"spent": _spent(epoch, account)} if epoch else {}))
     return canonical({"accounts": found})
 

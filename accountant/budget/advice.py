@@ -143,12 +143,12 @@ class _Trials:
         if asked == 1 or isinstance(mechanism, Plan):  # pricing a plan anew takes a second
             return {}
         one = costs_on(self._terms, [mechanism.model_copy(update={"count": 1})])
-        axis, total = one.total.axis, one.total
-        finite = list(zip(total.finite, total.infinite, strict=True))
+        [priced] = one.priced
 
         def refused(count: int) -> bool:
-            units = [None if infinite else units * count for units, infinite in finite]
-            return not self._admits(self._priced_at(Charge.over(axis, units).saturated()))
+            per = tuple(_times(each, count) for each in priced.per)
+            many = priced._replace(charge=_times(priced.charge, count), per=per)
+            return not self._admits(self._asked.costs.at([many]))
 
         guess = how_many(self._state, self._at(one))
         if not 0 < guess < asked or refused(guess) or not refused(guess + 1):
@@ -221,13 +221,20 @@ class _Trials:
     def _priced_at(self, charge: Charge) -> Costs:
         """Return the costs at another price of the one mechanism."""
         [priced] = self._asked.priced
-        return Costs(self._mechanisms, [priced._replace(charge=charge)])
+        return self._asked.costs.at([priced._replace(charge=charge, per=())])
 
     def _at(self, costs: Costs) -> Request:
         """Return the request at other costs."""
         asked = self._asked
         rest = asked.unplaced, asked.now, asked.on
         return Request(asked.by, self._command, asked.selection, costs, *rest)
+
+
+def _times(charge: Charge, count: int) -> Charge:
+    """Return the charge of so many invocations."""
+    each = zip(charge.finite, charge.infinite, strict=True)
+    units = [None if infinite else units * count for units, infinite in each]
+    return Charge.over(charge.axis, units).saturated()
 
 
 def _step_of(least: Decimal) -> int:

@@ -14,6 +14,9 @@ import orjson
 
 from accountant.budget import batches
 from accountant.budget.batches import OpenBatch
+from accountant.budget.bill import (
+    per_in,
+)
 from accountant.budget.changes import (
     NOTHING,
     Admit,
@@ -220,6 +223,7 @@ def _grant(state: State, event: Event, by: str, command: dict[str, Any]) -> Rese
         expires=event.time + command.get("ttl_seconds", DEFAULT_TTL) * SECOND,
         sequence=event.sequence,
         session=command["type"] == "open_sparse_vector",
+        per=per_in(event.body),
     )
     return Reserve(grant, command.get("purpose"), command.get("allotment"))
 
@@ -263,7 +267,7 @@ def _end(ending: Ending) -> Callable[[State, Event], Change]:
         body = event.body
         name = body["command"]["grant"]
         if "charge" in body:
-            return End(name, ending, _charge(body["charge"]))
+            return End(name, ending, _charge(body["charge"]), per_in(body))
         return End(name, ending, Charge().on(state.open[name].total.axis))
 
     return read_end
@@ -279,7 +283,8 @@ def _record(state: State, event: Event) -> Change:
     command = body["command"]
     selection = EVERYONE if body.get("charged_to") == "everyone" else selection_of(state, command)
     asked = command.get("purpose"), command.get("allotment")
-    return Record(reach_in(body).charged, event.by, selection, _charge(body["total"]), *asked)
+    about = reach_in(body).charged, event.by, selection, _charge(body["total"]), *asked
+    return Record(*about, per=per_in(body))
 
 
 def _refused_batch(state: State, event: Event) -> Change:

@@ -12,6 +12,7 @@ from accountant.budget.accounts.account import Mark
 from accountant.budget.accounts.accounts import Keys
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.unlocking import Arrivals
+from accountant.budget.bill import Bill, Per
 from accountant.budget.commands import AskGrant, Command, OpenSparseVector
 from accountant.budget.grants import AccountKey, Ending, Grant
 from accountant.budget.population.selection import Selection
@@ -21,7 +22,7 @@ from accountant.ledger.events import Entry
 from accountant.privacy.units import Charge
 
 if TYPE_CHECKING:
-    from accountant.budget.state import State
+    from accountant.budget.state import Route, State
 
 
 class Booked(NamedTuple):
@@ -112,10 +113,10 @@ class Reserve(NamedTuple):
         if self.arriving is not None:
             asked = Arriving(grant.on.charged, grant.by, self.purpose, self.arriving)
             arrived = _arrive(state, asked, entry.time)
-        keys = state.route(grant.on.charged, grant.by, self.purpose, self.allotment).keys
-        before = _book(state, keys, grant.selection, grant.total, entry.time, reserve=True)
+        route = state.route(grant.on.charged, grant.by, self.purpose, self.allotment)
+        before = _book(state, route, grant.selection, grant.bill, entry.time, reserve=True)
         added = {key: one.added for one in before.booked for key in one.keys}
-        bookings = tuple([(key, added[key]) for key in keys])
+        bookings = tuple([(key, added[key]) for key in route.keys])
         state.grants.keep(grant._replace(bookings=bookings, selection=grant.selection.bare()))
         return before._replace(arrived=arrived) if arrived else before
 
@@ -197,12 +198,15 @@ class Record(NamedTuple):
     allotment: str | None = None
     corrects: bool = False
     """It is the difference to an earlier charge."""
+    per: Per = ()
+    """The charges to further units, where they differ."""
 
     def fold(self, state: State, entry: Entry) -> Before:
         """Book the charge."""
         find = state.correction if self.corrects else state.route
-        keys = find(self.datasets, self.by, self.purpose, self.allotment).keys
-        return _book(state, keys, self.selection, self.charge, entry.time, reserve=False)
+        route = find(self.datasets, self.by, self.purpose, self.allotment)
+        bill = Bill(self.charge, self.per)
+        return _book(state, route, self.selection, bill, entry.time, reserve=False)
 
     def undo(self, state: State, before: Before) -> None:
         """Take the charge back."""
@@ -215,16 +219,20 @@ class End(NamedTuple):
     grant: str
     ending: Ending
     final: Charge
+    per: Per = ()
+    """What is spent of further units, where it differs."""
 
     def fold(self, state: State, entry: Entry) -> tuple[Grant, list[Booked]]:
         """Turn the reservation into a spending."""
         grant, undoable = state.open[self.grant], state.journal is not None
         expired = self.ending == "expired"  # and may run on
-        cells = grant.selection.to_last() if expired else grant.selection
-        before = []
+        selection = grant.selection.to_last() if expired else grant.selection
+        final, before = Bill(self.final, self.per), []
         for account, keys, booked in state.accounts.holding(grant.bookings):
-            mark = account.mark(entry.time) if undoable else None
-            spent = account.settle(cells, booked, self.final, entry.time)
+            mark, unit = account.mark(entry.time) if undoable else None, keys[0].unit
+            cells = state.cells(unit, selection)
+            cells = cells.to_last() if expired else cells
+            spent = account.settle(cells, booked, final.to(unit), entry.time)
             if undoable:
                 added = _NOTHING if spent is booked else spent - booked
                 before.append(Booked(keys, mark, added))
@@ -280,15 +288,18 @@ _NOTHING = Charge()
 
 
 def _book(
-    state: State, keys: Keys, selection: Selection, charge: Charge, now: int, *, reserve: bool
+    state: State, route: Route, selection: Selection, bill: Bill, now: int, *, reserve: bool
 ) -> Before:
     accounts, undoable = state.accounts, state.journal is not None
-    opened = accounts.open(keys, state.account)
+    opened: Keys = ()
     booked = []
-    for account, holders in accounts.together(keys):
-        mark = account.mark(now) if undoable else None
-        added = account.book(selection, charge, reserve=reserve, now=now)
-        booked.append(Booked(holders, mark, added))
+    for unit, keys in route.by_unit:
+        opened += accounts.open(keys, state.account)
+        cells, charge = state.cells(unit, selection), bill.to(unit)
+        for account, holders in accounts.together(keys):
+            mark = account.mark(now) if undoable else None
+            added = account.book(cells, charge, reserve=reserve, now=now)
+            booked.append(Booked(holders, mark, added))
     return Before(opened, booked)
 
 
@@ -343,5 +354,5 @@ def _take_back(state: State, selection: Selection, before: Before) -> None:
     for keys, mark, added in reversed(before.booked):
         if mark is not None and (not before.opened or keys[0] not in before.opened):
             for account, _ in state.accounts.together(keys):  # some may have parted since
-                account.go_back(mark, selection, added)
+                account.go_back(mark, state.cells(keys[0].unit, selection), added)
     state.accounts.close(before.opened)

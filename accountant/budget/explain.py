@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.batches import as_single
+from accountant.budget.bill import per_in
 from accountant.budget.commands import command_from_json
 from accountant.budget.evaluate import Judgement, order_of
 from accountant.budget.outcome import ADMITTED, RECORDED, REFUSED, RESERVED, TIMED_OUT, WAITING
@@ -65,7 +66,8 @@ def explain(
     """
     event = as_single(event)
     command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
-    terms = Terms(people.relation, Charge.from_json(event.body["total"]).orders, engine)
+    orders = Charge.from_json(event.body["total"]).orders
+    terms = Terms(people.relation, orders, engine, people.units)
     request = request_on(people, terms, event.by, command, event.time, reach_in(event.body))
     data = tuple(datasets[name].as_of(event.sequence) for name in request.datasets)
     findings = list(built_in.findings(request, adopted, event.ledger, data))
@@ -92,6 +94,7 @@ def in_words(
     findings = list(built_in.findings(request, state.adopted, state.ledger, data))
     if state.adopted is not None:
         body = {"command": command, "total": request.total.to_json()}
+        body |= request.costs.bill.written()
         event = Event(state.ledger, state.sequence, RESERVED, request.now, request.by, body)
         told = _told(event, state.adopted, state.people(), request, terms_of(state), data)
         rules = {rule.id: rule for rule in state.adopted.policy.rules}
@@ -131,7 +134,8 @@ def _told(
         closed[mechanism.kind] = closed.get(mechanism.kind, frozenset()) | infinite
     places = request.costs.places
     command = event.body["command"]
-    return Told(event, command, adopted, people, datasets, total, places, closed)
+    per = per_in(event.body)
+    return Told(event, command, adopted, people, datasets, total, per, places, closed)
 
 
 def _compared(rule: Rule, told: Told) -> Compared | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 import orjson
 
+from accountant.budget.bill import Bill, Per
 from accountant.budget.columns import Take, growing, raw
 from accountant.budget.population.selection import Selection
 from accountant.budget.reach import Reach
@@ -28,12 +29,20 @@ if TYPE_CHECKING:
 
 
 class AccountKey(NamedTuple):
-    """The key of an account: its rule ("" for the lifetime), epoch, dataset and client."""
+    """The key of an account: its rule ("" for the lifetime), epoch, dataset and client, and the
+    further unit of privacy that it counts for ("" for the first).
+    """
 
     rule: str
     epoch: int
     dataset: str
     client: str = ""
+    unit: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the key as documents spell it: without a unit if it is the first."""
+        found = self._asdict()
+        return found if self.unit else {k: v for k, v in found.items() if k != "unit"}
 
 
 Bookings = tuple[tuple[AccountKey, Charge], ...]
@@ -74,6 +83,13 @@ class Grant(NamedTuple):
     session: bool = False
     positives: int = 0
     negatives: int = 0
+    per: Per = ()
+    """What it holds of further units, where that is not ``total``."""
+
+    @property
+    def bill(self) -> Bill:
+        """What it holds."""
+        return Bill(self.total, self.per)
 
     @property
     def status(self) -> Status:

@@ -20,8 +20,15 @@ from accountant.budget.accounts.epochs import (
 )
 from accountant.budget.accounts.unlocking import Arrivals
 from accountant.budget.accounts.window import WindowAccount
+from accountant.budget.bill import per_in
 from accountant.budget.changes import Record
-from accountant.budget.commands import CarriedAccount, CarryOver, command_from_json
+from accountant.budget.commands import (
+    CarriedAccount,
+    CarryOver,
+    FurtherUnit,
+    command_from_json,
+    units_of,
+)
 from accountant.budget.commands.plain import read_subjects
 from accountant.budget.custody.custody import AcceptedTime, SigningKey
 from accountant.budget.grants import Grant
@@ -61,12 +68,25 @@ def _register_population(state: State, event: Event) -> None:
         membership=Membership(body["membership"]),
         dimensions=tuple((k, tuple(v)) for k, v in sorted(body.get("dimensions", {}).items())),
     ).explained(body.get("fixed", {}))
+    _state_units(state, body)
+
+
+def _state_units(state: State, command: Mapping[str, Any]) -> None:
+    people, read = state.people(), FurtherUnit.model_validate
+    stated = {name: read(one) for name, one in command.get("units", {}).items()}
+    known = {unit.name for unit in people.units}
+    new = tuple(unit for unit in units_of(stated) if unit.name not in known)
+    if new:
+        state.population = people.stating(new)
+        if state.adopted is not None:
+            state.adopted = replace(state.adopted)  # routes are found anew
 
 
 def _extend_population(state: State, event: Event) -> None:
     command = event.body["command"]
     inherit = not command.get("attested_new", False)
     state.population = state.people().explained(command.get("fixed", {}))
+    _state_units(state, command)
     for dimension, values in event.body["added"].items():
         population = state.people()
         axis = population.axis(dimension)
@@ -105,13 +125,15 @@ def _widen(
     new = reaching(state.people(), getattr(asked, "subjects", None), dimension, values)
     if grant.selection.everyone or not new.boxes:
         return
-    holding = dict(grant.bookings)
+    holding, spans = dict(grant.bookings), state.people().spans  # which is charged to everyone
     if not inherited:
         for key, booked in grant.bookings:
-            state.accounts.alone(key).widen(new, booked)
+            if key.unit not in spans:
+                state.accounts.alone(key).widen(new, booked)
         for key in state.route(grant.on.charged, grant.by).keys:
-            if key not in holding:
-                state.to_change(key).book(new, grant.total, reserve=False, now=now)
+            if key not in holding and key.unit not in spans:
+                charge = grant.bill.to(key.unit)
+                state.to_change(key).book(new, charge, reserve=False, now=now)
     state.grants.keep(grant._replace(selection=grant.selection | new))
 
 
@@ -228,7 +250,8 @@ def sources_of(state: State, rule: LimitRule, start: Start) -> list[AccountKey]:
     if start is not Start.BROUGHT or rule.divides:  # a sub-limit promises nothing of the data
         return []
     names = rule.scope.names_it  # what may come into its scope counts as well
-    lifetimes = [lifetime(name) for name in sorted(state.datasets) if names(name)]
+    unit = rule.unit or ""
+    lifetimes = [lifetime(name, unit) for name in sorted(state.datasets) if names(name)]
     return [key for key in lifetimes if key in state.accounts]
 
 
@@ -284,10 +307,10 @@ def _revalue(state: State, event: Event) -> None:
     grant = state.grants.get(f"g{command['event']}")
     if grant is not None and grant.status == "expired":
         selection = selection.to_last()
-    more = Charge.from_json(event.body["more"])
+    more, per = Charge.from_json(event.body["more"]), per_in(event.body)
     about = named_in(command["dataset"]), command["by"], selection
     asked = command.get("for_purpose"), command.get("for_allotment")
-    booked = Record(*about, more, *asked, corrects=True)
+    booked = Record(*about, more, *asked, corrects=True, per=per)
     booked.fold(state, Entry.of(event))
     state.revalued[command["event"]] = state.custody.engine
 
@@ -311,7 +334,7 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
     """Raise an account. One of an epoch that is not in force is no limit now and is left out: a
     rule that is adopted again starts from the lifetimes, which are always raised.
     """
-    key = AccountKey(carried.rule, carried.epoch, carried.dataset, carried.client)
+    key = AccountKey(carried.rule, carried.epoch, carried.dataset, carried.client, carried.unit)
     epoch = state.adopted.epochs.get(key.rule) if state.adopted else None
     if key.rule and (epoch is None or epoch.number != key.epoch):
         return
@@ -320,7 +343,7 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
     for grant in list(state.open.values()):
         for held_in, booked in grant.bookings:
             if held_in == key:  # it may be among the spending of lost events
-                account.release(grant.selection, booked, now)
+                account.release(state.cells(key.unit, grant.selection), booked, now)
                 kept = tuple(pair for pair in grant.bookings if pair[0] != key)
                 state.grants.keep(grant._replace(bookings=kept))
     account.lift(least, now)
@@ -328,8 +351,9 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
 
 def _recover(state: State, event: Event) -> None:
     for grant in list(state.open.values()):
-        for account, _, booked in state.accounts.holding(grant.bookings):
-            account.settle(grant.selection.to_last(), booked, grant.total, event.time)
+        for account, [key, *_], booked in state.accounts.holding(grant.bookings):
+            cells = state.cells(key.unit, grant.selection).to_last()
+            account.settle(cells, booked, grant.bill.to(key.unit), event.time)
         state.grants.settle(grant, "expired", event.sequence)
     _set_custody(state, recovered=event.sequence, recoveries=state.custody.recoveries + 1)
 

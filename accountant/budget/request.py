@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from orjson import Fragment
 
 from accountant.budget.accounts.sums import FEW
+from accountant.budget.bill import bill_of
 from accountant.budget.commands import (
     AskGrant,
     Command,
@@ -34,18 +37,22 @@ from accountant.privacy.mechanisms import (
     price,
 )
 from accountant.privacy.mechanisms.compound import Compound
-from accountant.privacy.units import FIXED, charge_of, total
+from accountant.privacy.mechanisms.further_units import Units
+from accountant.privacy.units import FIXED, charge_of
 
 Judged = AskGrant | OpenSparseVector | RecordInvocations
 """The commands that rules judge."""
 
 
 class Terms(NamedTuple):
-    """The terms of a price beside the mechanism. ``engine`` is the version of the bounds."""
+    """The terms of a price beside the mechanism. ``engine`` is the version of the bounds, ``units``
+    are the further ones of the population.
+    """
 
     relation: Relation
     orders: Orders
     engine: int
+    units: Units = ()
 
 
 class Request:
@@ -96,19 +103,29 @@ class Request:
 class Costs:
     """Mechanisms with their prices on some terms. Immutable: many requests may share one."""
 
-    def __init__(self, mechanisms: Iterable[Mechanism], priced: Iterable[Priced]) -> None:
-        self.mechanisms, self.priced = tuple(mechanisms), tuple(priced)
+    def __init__(
+        self, mechanisms: Iterable[Mechanism], priced: Iterable[Priced], units: Units
+    ) -> None:
+        self.mechanisms, self.priced, self.units = tuple(mechanisms), tuple(priced), units
         self.places = tuple(dict.fromkeys(p for each in self.mechanisms for p in places_in(each)))
         """Where each kind stands (``places_in``)."""
         self.kinds = frozenset(place[0] for place in self.places)
         """All kinds, also those that others are made of."""
-        self.total = total(p.charge for p in self.priced)
-        self.sound = not any(p.objections or p.verdict is Verdict.UNVERIFIABLE for p in self.priced)
+        self.bill = bill_of(self.priced, units)
+        self.total = self.bill.total
+        self.sound = not any(
+            p.objections or p.loose or p.verdict is Verdict.UNVERIFIABLE for p in self.priced
+        )
 
     @cached_property
     def written(self) -> bytes:
         """The total as events hold it."""
         return to_keep(written(self.total.to_json()))
+
+    @cached_property
+    def per_written(self) -> dict[str, Any]:
+        """The totals for further units, as fields of an event."""
+        return {name: Fragment(to_keep(written(v))) for name, v in self.bill.written().items()}
 
     @cached_property
     def each_written(self) -> bytes:
@@ -121,7 +138,11 @@ class Costs:
     def unbounded(self) -> Costs:
         """The same at a loss without bound in every currency."""
         lost = charge_of(UNBOUNDED, 1, self.total.orders)
-        return Costs(self.mechanisms, (p._replace(charge=lost) for p in self.priced))
+        return self.at(p._replace(charge=lost, per=()) for p in self.priced)
+
+    def at(self, priced: Iterable[Priced]) -> Costs:
+        """Return the same at other prices."""
+        return Costs(self.mechanisms, priced, self.units)
 
 
 def places_in(mechanism: BaseMechanism) -> Iterator[tuple[str, ...]]:
@@ -189,7 +210,8 @@ def selected(people: Population, subjects: Subjects | None) -> Selection:
 
 def terms_of(state: State) -> Terms:
     """Return the terms in force. Raises NotFound before the population is registered."""
-    return Terms(state.people().relation, state.orders, state.custody.engine)
+    people = state.people()
+    return Terms(people.relation, state.orders, state.custody.engine, people.units)
 
 
 def costs_on(terms: Terms, mechanisms: Sequence[Mechanism]) -> Costs:
@@ -203,7 +225,7 @@ def costs_on(terms: Terms, mechanisms: Sequence[Mechanism]) -> Costs:
 
 
 def _costs(mechanisms: Sequence[Mechanism], terms: Terms) -> Costs:
-    return Costs(mechanisms, price_all(mechanisms, *terms))
+    return Costs(mechanisms, price_all(mechanisms, *terms), terms.units)
 
 
 def unplaced(
@@ -219,9 +241,13 @@ def unplaced(
 
 
 def price_all(
-    mechanisms: Sequence[Mechanism], relation: Relation, orders: Orders, engine: int
+    mechanisms: Sequence[Mechanism],
+    relation: Relation,
+    orders: Orders,
+    engine: int,
+    units: Units = (),
 ) -> tuple[Priced, ...]:
-    """Return the price of each mechanism in a population with ``relation``, also at Renyi
-    ``orders``, by the bounds of version ``engine``.
+    """Return the price of each mechanism in a population with ``relation`` and further ``units``,
+    also at Renyi ``orders``, by the bounds of version ``engine``.
     """
-    return tuple(price(mechanism, relation, orders, engine) for mechanism in mechanisms)
+    return tuple(price(mechanism, relation, orders, engine, units) for mechanism in mechanisms)

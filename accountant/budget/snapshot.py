@@ -24,8 +24,15 @@ from accountant.budget.accounts.accounts import Accounts
 from accountant.budget.accounts.epochs import Adopted, epoch_of
 from accountant.budget.accounts.spans import Window
 from accountant.budget.accounts.sums import Sums
-from accountant.budget.accounts.unlocking import Arrivals
-from accountant.budget.accounts.window import WindowAccount
+from accountant.budget.accounts.unlocking import (
+    Arrivals,
+)
+from accountant.budget.accounts.window import (
+    WindowAccount,
+)
+from accountant.budget.bill import (
+    Per,
+)
 from accountant.budget.columns import Take, raw
 from accountant.budget.custody.custody import Custody
 from accountant.budget.grants import AccountKey, Bookings, Grant, Grants, Legend
@@ -43,7 +50,7 @@ from accountant.privacy.units import FIXED, Axis, Charge, Currency
 K = TypeVar("K")
 T = TypeVar("T")
 _LENGTH: Final = 8
-_COLUMNS: Final = 12
+_COLUMNS: Final = 13
 """Integers of an open grant: the fields of ``Grant`` but for its name, which is its sequence."""
 _BREATH: Final = 512
 """Open grants that are written without a break, within a millisecond."""
@@ -68,6 +75,8 @@ EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...
 """The facts of an epoch beside its rule: number, since, chosen, orders, carried, whole, begun."""
 WaitingRow = tuple[str, str, str, Big, Big, Number]
 """A request that waits: client, datasets, command, since when, until when, sequence."""
+PerRow = tuple[tuple[str, Number], ...]
+"""Further units, and what they are charged."""
 AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
 """The policy as its event has it, digest, sequence, and the epochs of its limit rules in order."""
 
@@ -80,6 +89,7 @@ class AccountRow:
     epoch: int
     dataset: str
     client: str
+    unit: str
     axis: Number
     bound: tuple[Big, ...]
     held: tuple[Big, ...]
@@ -96,7 +106,7 @@ class AccountRow:
         return 2 + 2 * len(self.bound)
 
 
-ArrivalsRow = tuple[str, int, str, str, Big | None, Annotated[int, Field(ge=0, le=1)]]
+ArrivalsRow = tuple[str, int, str, str, str, Big | None, Annotated[int, Field(ge=0, le=1)]]
 """The account that requests were counted in, until when they count, and whether there are cells."""
 
 
@@ -120,6 +130,7 @@ class Head(BaseModel, frozen=True, extra="forbid", strict=True):
     charges: tuple[ChargeRow, ...]
     selections: tuple[SelectionRow, ...]
     bookings: tuple[BookingsRow, ...]
+    per: tuple[PerRow, ...]
     commands: Number
     """How many bytes the commands take, which stand among the columns, a line each."""
     texts: tuple[str, ...]
@@ -206,6 +217,7 @@ class _Lists:
         self.charges: dict[Charge, int] = {}
         self.selections: dict[Selection, int] = {}
         self.bookings: dict[BookingsRow, int] = {}
+        self.per: dict[PerRow, int] = {}
         self.commands: dict[bytes, int] = {}
         self.texts: dict[str, int] = {}
         self._seen: dict[int, int] = {}
@@ -237,6 +249,15 @@ class _Lists:
 
         return self.numbers(self.bookings, bookings, row)
 
+    def further(self, bills: Sequence[Per]) -> list[int]:
+        """Return the numbers of charges to further units."""
+
+        def row(per: Per) -> PerRow:
+            charges = self.numbers(self.charges, [charge for _, charge in per])
+            return tuple(zip([unit for unit, _ in per], charges, strict=True))
+
+        return [self.per.setdefault(row(per), len(self.per)) for per in bills]
+
     def rows(self) -> dict[str, Any]:
         """Return the lists, as fields of the head. Charges come first: they number axes."""
         return {
@@ -247,6 +268,7 @@ class _Lists:
                 for c in self.selections
             ),
             "bookings": tuple(self.bookings),
+            "per": tuple(self.per),
             "texts": tuple(self.texts),
         }
 
@@ -310,17 +332,18 @@ def _state(
     accounts = Accounts(_accounts(head, axes, shape, selections, passing, take))
     accounts.share()
     arrivals = {
-        AccountKey(*row[:4]): Arrivals(row[4], Sums.load(take, 1, shape, row[5]))
+        AccountKey(*row[:5]): Arrivals(row[5], Sums.load(take, 1, shape, row[6]))
         for row in head.arrivals
     }
     keys = list(accounts)
     held = [tuple((keys[key], charges[booked]) for key, booked in row) for row in head.bookings]
+    per = [tuple((unit, charges[number]) for unit, number in row) for row in head.per]
     columns = np.frombuffer(grants, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
     reaches = list(map(Reach.read, head.texts))
     tables: list[Any] = [head.texts, reaches, selections, commands, charges, *[None] * 3, held]
     fields = [
         column if table is None else [table[number] for number in column]
-        for column, table in zip(columns, (*tables, (False, True), None, None), strict=True)
+        for column, table in zip(columns, (*tables, (False, True), None, None, per), strict=True)
     ]
     return State(
         ledger=head.ledger,
@@ -375,14 +398,15 @@ def _accounts(
             )
             first = last
         account.lasting = row.lasting
-        yield AccountKey(row.rule, row.epoch, row.dataset, row.client), account
+        yield AccountKey(row.rule, row.epoch, row.dataset, row.client, row.unit), account
 
 
 def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: _Lists) -> bytes:
     """Return a row of each grant, made by columns: grant by grant takes four times as long."""
-    _, by, reaches, selections, commands, totals, opened, expires, sequences, held, *counted = zip(
+    _, by, reaches, selections, commands, totals, opened, expires, sequences, held, *rest = zip(
         *grants, strict=True
     )
+    *counted, per = rest
     columns = (
         lists.numbers(lists.texts, by),
         lists.numbers(lists.texts, [on.text for on in reaches]),
@@ -392,6 +416,7 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
         *(opened, expires, sequences),
         lists.held(held, numbers),
         *counted,
+        lists.further(per),
     )
     return raw(np.array(columns, dtype=np.int64).T)
 

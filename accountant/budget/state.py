@@ -50,9 +50,11 @@ __all__ = ["ALL", "AccountKey", "Grant", "Settled"]
 _MOST_ROUTES: Final = 4_096
 
 
-def lifetime(dataset: str) -> AccountKey:
-    """Return the accumulator of everything ever booked on a dataset, or on all of them."""
-    return AccountKey("", 0, dataset)
+def lifetime(dataset: str, unit: str = "") -> AccountKey:
+    """Return the accumulator of everything ever booked on a dataset, or on all of them, as it was
+    charged to a unit.
+    """
+    return AccountKey("", 0, dataset, unit=unit)
 
 
 class Counted(NamedTuple):
@@ -193,6 +195,10 @@ class State:
             raise NotFound("unknown-grant", f"no grant is called {name!r} in {self.ledger}")
         return grant
 
+    def cells(self, unit: str, selection: Selection) -> Selection:
+        """Return the cells of a charge to ``selection`` in the accounts of a unit."""
+        return selection.to_unit(spans=unit in self.people().spans) if unit else selection
+
     def account(self, key: AccountKey) -> Account:
         """Return the account of ``key``, or an empty one that is not kept."""
         if (account := self.accounts.get(key)) is not None:
@@ -236,8 +242,9 @@ class State:
         alike: dict[tuple[AccountKey, int, int], list[Any]] = {}
         for grant in self.open.values():  # of those that hold the same of the same, one is added
             for key, booked in grant.bookings:
-                place = key, id(grant.selection), id(booked)
-                alike.setdefault(place, [grant.selection, booked, 0])[2] += 1
+                cells = self.cells(key.unit, grant.selection)
+                place = key, id(cells), id(booked)
+                alike.setdefault(place, [cells, booked, 0])[2] += 1
         found: dict[AccountKey, Sums] = {}
         for (key, _, _), (selection, booked, count) in alike.items():
             if key not in found:
@@ -269,7 +276,7 @@ class State:
         ``allotment``, goes; found once for each policy, until a dataset changes.
         """
         if self.adopted is None:
-            return Route.of((), (), datasets)
+            return self._find(datasets, client, None, None)
         routes, scoping = self.adopted.routes, self.adopted.scoping
         # Any other purpose is free text, which is in no scope.
         listed = purpose if scoping and type(purpose) is str and purpose in scoping else None
@@ -297,8 +304,9 @@ class State:
         *,
         everywhere: bool = False,
     ) -> Route:
+        units = tuple(unit.name for unit in self.people().units)
         if (adopted := self.adopted) is None:
-            return Route.of((), (), names)
+            return Route.of((), (), names, units)
         data = [self.datasets[name] for name in names]
         counted: dict[AccountKey, Counted] = {}
         outside: dict[AccountKey, None] = {}
@@ -319,7 +327,8 @@ class State:
         scopes = adopted.policy.scopes
         covering = frozenset(r.id for r, scope in scopes if scope.meets(data, client, purpose))
         guarded = all(map(adopted.guards, data))
-        found = Route.of(tuple(counted.values()), tuple(outside), names, covering, guarded=guarded)
+        limits = tuple(counted.values())
+        found = Route.of(limits, tuple(outside), names, units, covering, guarded=guarded)
         if not adopted.policy.allotments:
             return found
         return found._replace(keeps={key: tuple(self.keeping(key, counted)) for key in counted})
@@ -356,6 +365,8 @@ class Route(NamedTuple):
     by_rule: dict[str, list[Counted]]
     """By rule: an account for each dataset that it counts, or one for all of them."""
     keys: tuple[AccountKey, ...]
+    by_unit: tuple[tuple[str, tuple[AccountKey, ...]], ...]
+    """The same by the unit that they count for."""
     rules: frozenset[str]
     """All rules that are about such a request."""
     guarded: bool
@@ -369,17 +380,24 @@ class Route(NamedTuple):
         limits: tuple[Counted, ...],
         outside: tuple[AccountKey, ...],
         datasets: tuple[str, ...],
+        units: tuple[str, ...] = (),
         rules: frozenset[str] = frozenset(),
         *,
         guarded: bool = False,
     ) -> Route:
-        """Return the route of a charge on ``datasets`` that counts in ``limits``."""
+        """Return the route of a charge on ``datasets`` that counts in ``limits``, in a population
+        with the further ``units``.
+        """
         by_rule: dict[str, list[Counted]] = {}
         for counted in limits:
             by_rule.setdefault(counted.rule.id, []).append(counted)
         keys = [*(counted.key for counted in limits), *outside]
         every = (*keys, *map(lifetime, (*datasets, ALL)))
-        return cls(limits, by_rule, every, rules, guarded)
+        if not units:
+            return cls(limits, by_rule, every, (("", every),), rules, guarded)
+        every += tuple(lifetime(name, unit) for unit in units for name in (*datasets, ALL))
+        by_unit = ((unit, tuple(key for key in every if key.unit == unit)) for unit in ("", *units))
+        return cls(limits, by_rule, every, tuple(by_unit), rules, guarded)
 
 
 def _looked_at(account: Account) -> Account:
@@ -397,12 +415,12 @@ def account_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> Accou
     """Return the account of ``rule`` that a charge by ``client`` on ``dataset``, which is in scope,
     counts in.
     """
-    return AccountKey(rule.id, epoch, *rule.place(dataset, client))
+    return AccountKey(rule.id, epoch, *rule.place(dataset, client), rule.unit or "")
 
 
 def outside_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:
     """Return the account that keeps it while ``dataset`` is out of scope (rules/limit.py)."""
-    return AccountKey(rule.id, epoch, dataset, rule.place(dataset, client)[1])
+    return AccountKey(rule.id, epoch, dataset, rule.place(dataset, client)[1], rule.unit or "")
 
 
 def envelope_of(event: Event) -> Envelope:

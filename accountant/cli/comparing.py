@@ -9,10 +9,10 @@ import typer
 from accountant.budget.errors import Conflict
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
+from accountant.budget.population.population import Population
 from accountant.cli import common
 from accountant.cli.policies import File, policy
 from accountant.reporting.policy_diff import Changed, differences
-from accountant.reporting.words import unit_of
 
 
 @policy.command(name="diff")
@@ -32,8 +32,8 @@ def show_differences(
     What loosens takes a second person. Exit code 1 if they differ.
     """
     new, _ = parse_policy(common.read_bytes(file).decode())
-    old, unit = _old(other, population)
-    found = list(differences(old, new, unit))
+    old, people = _old(other, population)
+    found = list(differences(old, new, people))
     if json:
         rows = [one._asdict() | {"what": one.what} for one in found]
         common.print_json({"old": old.policy, "new": new.policy, "rules": rows})
@@ -47,17 +47,17 @@ def show_differences(
     raise typer.Exit(int(bool(found) or old.publication != new.publication))
 
 
-def _old(file: str | None, population: str | None) -> tuple[Policy, str]:
-    """Return the policy to compare with, and the unit of its population."""
+def _old(file: str | None, population: str | None) -> tuple[Policy, Population | None]:
+    """Return the policy to compare with, and its population, if it has one."""
     if (file is None) == (population is None):
         raise ValueError("compare with a file, or with the policy of a --population")
     if file is not None:
-        return parse_policy(common.read_bytes(file).decode())[0], "one person"
+        return parse_policy(common.read_bytes(file).decode())[0], None
     with common.local_service() as service:
         state = service.state(str(population))
         if state.adopted is None:
             raise Conflict("no-policy", f"{population} has no policy yet")
-        return state.adopted.policy, unit_of(state.people())
+        return state.adopted.policy, state.people()
 
 
 def _show(one: Changed) -> None:

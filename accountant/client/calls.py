@@ -267,10 +267,13 @@ def register_population(
     membership: str,
     dimensions: Mapping[str, Sequence[str]],
     fixed: Mapping[str, str] | None,
+    units: Mapping[str, Mapping[str, str | int]] | None = None,
 ) -> Call[Body]:
-    """Register the population, or append values to its dimensions."""
+    """Register the population, append values to its dimensions, or state further units."""
     body: dict[str, Any] = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
-    body |= {"membership": membership, "dimensions": dimensions} | present({"fixed": fixed})
+    body |= {"membership": membership, "dimensions": dimensions} | present(
+        {"fixed": fixed, "units": units}
+    )
     return put("", _json(body), "application/json")
 
 

@@ -3,7 +3,8 @@
 Every function returns a plain dictionary. Numbers of any kind are sent exactly; where a fraction
 has no finite decimal, a sensitivity is rounded up and a scale down, so that the charge is never too
 small. All take ``count`` (independent invocations) and the other fields that every kind has:
-``sampling``, ``group_size``, ``neighbouring``, ``claimed`` and ``sampler``.
+``sampling``, ``group_size``, ``neighbouring``, ``claimed`` and ``sampler``; those that have a
+sensitivity take ``sensitivity_per``, by further unit.
 
     >>> laplace(1, scale=10)
     {'kind': 'laplace', 'sensitivity': '1', 'scale': '10'}
@@ -47,6 +48,7 @@ class Common(TypedDict, total=False):
     neighbouring: str | None
     claimed: Mapping[str, Amount] | None
     sampler: Mapping[str, str] | None
+    sensitivity_per: Mapping[str, Any] | None
 
 
 def mechanism(kind: str, **fields: Any) -> dict[str, Any]:
@@ -60,7 +62,9 @@ def mechanism(kind: str, **fields: Any) -> dict[str, Any]:
 def _spelled(name: str, value: Any) -> Any:
     """Return a field's value as it is sent: amounts as strings, counts as integers."""
     if isinstance(value, Mapping):
-        return {key: _spelled(key, inner) for key, inner in value.items() if inner is not None}
+        unit = name == "sensitivity_per"  # its keys are names of units
+        named = ((key, inner) for key, inner in value.items() if inner is not None)
+        return {key: _spelled("sensitivity" if unit else key, inner) for key, inner in named}
     if isinstance(value, list | tuple):
         return [_spelled(name, inner) for inner in value]
     if isinstance(value, bool | str):

@@ -25,9 +25,10 @@ class Registrar(Sender):
         membership: str,
         dimensions: Mapping[str, Sequence[str]],
         fixed: Mapping[str, str] | None = None,
+        units: Mapping[str, Mapping[str, str | int]] | None = None,
     ) -> Body:
-        """Register the population, or append values to its dimensions. ``fixed`` says of those that
-        look like times of events why they never change.
+        """Register the population, append values to its dimensions, or state further ``units``.
+        ``fixed`` says of dimensions that look like times of events why they never change.
 
         Values that one request does not hold go in parts. If that is interrupted, call it again
         with the same arguments: it goes on where it ended. Raise Failed where the population is
@@ -38,7 +39,7 @@ class Registrar(Sender):
             name: next(calls.cut(values, calls.PART // len(dimensions)), (0, values))[1]
             for name, values in dimensions.items()
         }
-        begin = calls.register_population(*terms, begun, fixed)
+        begin = calls.register_population(*terms, begun, fixed, units)
         if all(len(begun[name]) == len(values) for name, values in dimensions.items()):
             return self.send(begin)
         there = self._registered()

@@ -240,7 +240,7 @@ def kept_totals(state: State, signed: Signed) -> bytes:
     with each signed head, they do not go back when the database is restored from an older copy.
     """
     accounts = [
-        key._asdict() | {"used": most_of(account).to_json()} for key, _, account in in_force(state)
+        key.to_json() | {"used": most_of(account).to_json()} for key, _, account in in_force(state)
     ]
     return canonical({"checkpoint": signed.note.decode(), "accounts": accounts})
 

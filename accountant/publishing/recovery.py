@@ -124,7 +124,8 @@ def _of_other_rules(state: State, accounts: Sequence[CarriedAccount]) -> Iterato
         epoch = state.adopted.epochs[rule.id]
         for account in accounts if not rule.divides else ():
             known = (rule.id, epoch.number, account.dataset) in counted
-            if account.rule == "" and not known and _counts_in(state, rule, account.dataset):
+            lifetime = account.rule == "" and account.unit == (rule.unit or "")
+            if lifetime and not known and _counts_in(state, rule, account.dataset):
                 used = epoch.of_sure(Charge.from_json(account.used)).to_json()
                 own = {"rule": rule.id, "epoch": epoch.number, "used": used}
                 yield account.model_copy(update=own)

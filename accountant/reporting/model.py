@@ -86,7 +86,7 @@ def _population(people: Population) -> schema.PopulationFacts:
     return _filled(
         schema.PopulationFacts,
         people,
-        unit=words.unit_of(people),
+        unit=people.called(),
         neighbouring=relation,
         neighbouring_in_words=words.about(prose["relations"][relation], people),
         membership=membership,
@@ -113,7 +113,7 @@ def standing(state: State, counted: Counted) -> schema.Standing:
         unlocked=row.unlocked or None,
         status=total.status,
         total=total,
-        meaning=_meaning(row, total, words.unit_of(state.people())),
+        meaning=_meaning(row, total, state.people().called(counted.rule.unit)),
         splits=tuple(_split(state, counted, axis) for axis in axes),
         ladder=tuple(
             schema.RungFacts(**rung, name=words.formula(rung["gate"])[0]) for rung in row.ladder
@@ -129,7 +129,7 @@ def _filled(kind: type[Facts], source: object, **more: Any) -> Facts:
 
 def _split(state: State, counted: Counted, axis: int) -> schema.Split[schema.Place]:
     dimension, _ = state.people().dimensions[axis]
-    ever = lifetime_sums(state, counted.key.dataset, axis)
+    ever = lifetime_sums(state, counted.key.dataset, axis, counted.key.unit)
     places = [_place(*row) for row in zip(balances(state, counted, axis), ever, strict=True)]
     places.sort(key=lambda one: -(schema.as_number(one.spent) + schema.as_number(one.reserved)))
     return _listed(dimension, places)
@@ -159,7 +159,7 @@ def lifetimes(state: State) -> tuple[schema.Lifetime, ...]:
     found = []
     for dataset in [*sorted(state.datasets), ALL]:
         [total] = lifetime_sums(state, dataset, None)
-        said = words.meaning(*total, words.unit_of(state.people()))
+        said = words.meaning(*total, state.people().called())
         splits = []
         for axis, (dimension, values) in enumerate(state.people().dimensions):
             sums = lifetime_sums(state, dataset, axis)
@@ -207,7 +207,8 @@ def basis_of(state: State, history: History, standing: schema.Standing | None) -
         return Basis()
     epoch, rule = state.adopted.epochs[standing.rule], state.adopted.rule(standing.rule)
     assert rule is not None  # noqa: S101 for the type checker
-    used = state.seen(AccountKey(rule.id, epoch.number, standing.dataset)).used.stacked()
+    unit = rule.unit or ""
+    used = state.seen(AccountKey(rule.id, epoch.number, standing.dataset, unit=unit)).used.stacked()
     line, capped = Ruler(rule, epoch).decides(used)
     currency = Currency.EPSILON if line is None else line.currency
     return Basis(history.counting.measure(rule.id, epoch, currency), line, capped, rule.id)
@@ -222,7 +223,7 @@ def _tightest(
     """
     policy = state.adopted.policy.limits if state.adopted else ()
     there = state.datasets[dataset]
-    covering = {r.id for r in policy if not r.divides and r.scope.holds(there)}
+    covering = {r.id for r in policy if r.promises and r.scope.holds(there)}
     counted = [s for s in limits if s.rule in covering]
     own = [s for s in counted if s.dataset == dataset]
     shared = [s for s in counted if s.dataset == ALL]
@@ -256,13 +257,12 @@ def _reservations(history: History, dataset: str) -> schema.Reservations:
 def _policy(state: State, history: History) -> schema.PolicyFacts | None:
     if (adopted := state.adopted) is None:
         return None
-    unit = words.unit_of(state.people())
-    rules = adopted.policy.rules
+    people, rules = state.people(), adopted.policy.rules
     return _filled(
         schema.PolicyFacts,
         adopted,
         name=adopted.policy.policy,
-        rules=tuple(schema.RuleFacts(one.id, words.rule_in_words(one, unit)) for one in rules),
+        rules=tuple(schema.RuleFacts(one.id, words.rule_in_words(one, people)) for one in rules),
         changes=history.policies_total,
         latest_changes=tuple(history.policies),
     )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from accountant.budget.decide.adopting import weakened, will_forget
 from accountant.budget.policy import Policy
+from accountant.budget.population.population import Population
 from accountant.budget.rules.base import Rule
 from accountant.reporting.words import rule_in_words
 
@@ -27,9 +28,9 @@ class Changed(NamedTuple):
         return "added" if self.before is None else "removed" if self.after is None else "changed"
 
 
-def differences(old: Policy, new: Policy, unit: str) -> Iterator[Changed]:
+def differences(old: Policy, new: Policy, people: Population | None = None) -> Iterator[Changed]:
     """Yield the rules that differ, those of the new policy in its order, then those removed. Rules
-    that have only moved in the list do the same, and are left out. ``unit``: what is protected.
+    that have only moved in the list do the same, and are left out. ``people``: who is protected.
     """
     before = {rule.id: rule for rule in old.rules}
     after = {rule.id: rule for rule in new.rules}
@@ -38,8 +39,8 @@ def differences(old: Policy, new: Policy, unit: str) -> Iterator[Changed]:
         if was != now:
             yield Changed(
                 name,
-                None if was is None else rule_in_words(was, unit),
-                None if now is None else rule_in_words(now, unit),
+                None if was is None else rule_in_words(was, people),
+                None if now is None else rule_in_words(now, people),
                 loosens=_loosens(was, now),
             )
 

@@ -118,13 +118,15 @@ class RungFacts(Struct, frozen=True):
     name: str
 
 
-class Account(Struct, frozen=True, kw_only=True):
+class Account(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One limit rule in one scope: a dataset, all datasets ("*"), or one client's part of it."""
 
     rule: str
     scope: str
     dataset: str
     client: str
+    unit: str = ""
+    """The further unit that it protects; left out: the first one."""
     action: str
     gate: str
     limit: LimitFacts

@@ -146,15 +146,16 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     rule, epoch, key = counted
     used = state.seen(key).used.stacked()
     [total] = balances(state, counted, None)
-    [ever] = lifetime_sums(state, key.dataset, None)
+    [ever] = lifetime_sums(state, key.dataset, None, key.unit)
     # Without a delta of its limit only the plain sum means anything.
     filters = FILTERS.values() if epoch.axis != SURE else [BASIC]
     worst = [(one.name, Ruler(rule, epoch, one).worst(used).epsilon) for one in filters]
     return Line(
         rule=rule.id,
-        scope=rule.place_in_words(key.dataset, key.client),
+        scope=rule.place_in_words(key.dataset, key.client, state.people()),
         dataset=key.dataset,
         client=key.client,
+        unit=key.unit,
         action=rule.action,
         gate=rule.filter.name,
         limit=LimitFacts(
@@ -294,17 +295,17 @@ def lifetime_totals(
     return rows
 
 
-def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[Total]:
-    """Return all that was ever booked on a dataset (or ALL), per value of a dimension.
+def lifetime_sums(state: State, dataset: str, axis: int | None, unit: str = "") -> list[Total]:
+    """Return all that was ever booked on a dataset (or ALL) for a unit, per value of a dimension.
 
     Path-wise sums at the peak cell. Where such a sum has no bound: the number of a limit rule that
     has counted everything; over all datasets, the sum of the datasets' numbers.
     """
-    cells = state.seen(lifetime(dataset)).used.stacked()
+    cells = state.seen(lifetime(dataset, unit)).used.stacked()
     columns = by_axis(cells, axis).max(axis=2).T.tolist()
     sums = [Total(_sure(column, 0), _sure(column, 1)) for column in columns]
     for counted in scopes(state) if any(INFINITE in total for total in sums) else ():
-        if counted.epoch.whole and _same_data(state, counted, dataset):
+        if counted.epoch.whole and _same_data(state, counted, dataset, unit):
             used = state.seen(counted.key).used.stacked()
             found = Ruler(counted.rule, counted.epoch).by_value(by_axis(used, axis))
             sums = [
@@ -313,7 +314,7 @@ def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[Total]:
                 for total, worst in zip(sums, found, strict=True)
             ]
     if dataset == ALL and any(INFINITE in total for total in sums):
-        each = [lifetime_sums(state, name, axis) for name in sorted(state.datasets)]
+        each = [lifetime_sums(state, name, axis, unit) for name in sorted(state.datasets)]
         sums = [
             total if INFINITE not in total else Total(*map(_together, *parts))
             for total, *parts in zip(sums, *each, strict=True)
@@ -327,9 +328,11 @@ def _sure(column: list[int], row: int) -> str:
     return amount(None if infinite else column[row], SURE[row])
 
 
-def _same_data(state: State, counted: Counted, dataset: str) -> bool:
-    """Return True if the account counts all that is booked on ``dataset``, which may be ALL."""
-    if counted.rule.divides or counted.key.dataset != dataset:
+def _same_data(state: State, counted: Counted, dataset: str, unit: str) -> bool:
+    """Return True if the account counts all that is booked on ``dataset``, which may be ALL, for a
+    unit.
+    """
+    if counted.rule.divides or (counted.key.dataset, counted.key.unit) != (dataset, unit):
         return False
     return dataset != ALL or all(map(counted.rule.scope.holds, state.datasets.values()))
 

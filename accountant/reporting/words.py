@@ -51,16 +51,9 @@ def sums_of(currency: Currency) -> str:
 
 def about(text: str, people: Population) -> str:
     """Return a text with the privacy unit: "{unit}": "one person", "{bare}": "person"."""
-    first, _, rest = people.privacy_unit.partition(" ")
-    article = rest and first.lower() in ("a", "an", "one", "each")
-    bare = rest if article else people.privacy_unit
-    units = {"{unit}": f"one {bare}", "{bare}": bare}  # which may hold braces
+    unit = people.called()
+    units = {"{unit}": unit, "{bare}": unit.removeprefix("one ")}  # which may hold braces
     return re.sub(r"\{unit\}|\{bare\}", lambda found: units[found[0]], text)
-
-
-def unit_of(people: Population) -> str:
-    """Return the privacy unit with its article: "one person"."""
-    return about("{unit}", people)
 
 
 def meaning(epsilon: str, delta: str, unit: str) -> str:
@@ -117,8 +110,12 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def rule_in_words(rule: Rule, unit: str) -> str:
-    """Return a policy rule as a sentence."""
+def rule_in_words(rule: Rule, people: Population | None) -> str:
+    """Return a policy rule as a sentence, about the units of ``people``, persons if there are none
+    yet.
+    """
+    further = getattr(rule, "unit", None)
+    unit = people.called(further) if people else f"one {further or 'person'}"
     text = f"{rule.sentence(unit)} is {_ACTIONS[rule.action]}."
     if getattr(rule, "carry", "used") == "none":
         text += " Counting began at zero when this limit was adopted."

@@ -277,7 +277,8 @@ def _account(key: AccountKey, account: Account, reserved: Sums | None) -> Json |
     for name, units in (("bound", account.bound), ("held", account.held)):
         parts[name] = {str(c): n for c, n in zip(account.axis, units, strict=True) if n}
     parts = {name: sums for name, sums in parts.items() if sums}
-    return {"key": list(key), "keeps": list(map(str, account.axis))} | parts if parts else None
+    named = list(key) if key.unit else list(key)[:-1]
+    return {"key": named, "keeps": list(map(str, account.axis))} | parts if parts else None
 
 
 def _sums(name: str, sums: Sums, account: Account) -> Json:

@@ -20,7 +20,7 @@ def test_a_wait_is_audited_from_its_bundle(house: Callable[..., House]) -> None:
     both verifiers find nothing, and the report counts the admission as a grant.
     """
     made = resident(house())
-    adopt(made, "  - {id: a, limit: {epsilon: 1}}\n", approved_by="officer")
+    adopt(made, "  - {id: a, limit: {epsilon: 1}}\n", confirmed_by="officer")
     first = made.grant("0.9")
     waiting = made.grant("0.5", wait=3_600, purpose="a table", by="two")
     assert waiting.type == "grant.waiting.v1"
@@ -43,7 +43,7 @@ def test_a_failed_commit_admits_nobody(house: Callable[..., House]) -> None:
     time.
     """
     made = resident(house())
-    adopt(made, "  - {id: a, limit: {epsilon: 1}}\n", approved_by="officer")
+    adopt(made, "  - {id: a, limit: {epsilon: 1}}\n", confirmed_by="officer")
     first = made.grant("0.9")
     waiting = made.grant("0.5", wait=3_600)
     made.raw(

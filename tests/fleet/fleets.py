@@ -58,11 +58,11 @@ class Fleet:
         """What the tables say that each cell holds, without what holds nothing."""
         sums = "currency, used, used_infinite, reserved, reserved_infinite"
         rows = self.rows(
-            f"SELECT ledger, rule, epoch, dataset, client, cell, {sums} FROM cell_total UNION ALL "
-            f"SELECT ledger, rule, epoch, dataset, client, 0, {sums} FROM total "
+            f"SELECT ledger, rule, epoch, dataset, client, unit, cell, {sums} FROM cell_total "
+            f"UNION ALL SELECT ledger, rule, epoch, dataset, client, unit, 0, {sums} FROM total "
             "WHERE ledger NOT IN (SELECT ledger FROM cell)"  # one cell, without a name
         )
-        return {row[:7]: tuple(map(int, row[7:])) for row in rows if any(row[7:])}
+        return {row[:8]: tuple(map(int, row[8:])) for row in rows if any(row[8:])}
 
     def by_service(self) -> Sums:
         """What the service says that each cell holds, without what holds nothing."""

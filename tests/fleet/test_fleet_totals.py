@@ -228,9 +228,9 @@ def test_rules_in_force_are_the_services(fleet: Fleet) -> None:
     capacity that the service compares it with.
     """
     found = {
-        (row[0], row[1], row[2], row[5], row[6], row[7]): (int(row[8]), int(row[9]))
+        (*row[:3], *row[5:9]): (int(row[9]), int(row[10]))
         for row in fleet.rows("rules.sql")
-        if row[9]
+        if row[10]
     }
     expected = {}
     for ledger, state in fleet.states.items():

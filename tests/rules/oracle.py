@@ -29,8 +29,10 @@ LARGEST: Final = 2**62
 Cell = tuple[int, ...]
 Sums = dict[Currency, tuple[int, int]]
 """Finite units, and how many infinite charges beside them."""
-Key = tuple[str, int, str, str]
-"""Rule, epoch, dataset, client: as the product names accounts."""
+Key = tuple[str, int, str, str, str]
+"""Rule, epoch, dataset, client, unit of privacy: as the product names accounts."""
+Costs = dict[str, Charge]
+"""A cost by the unit that bears it; that of the first one is under ""."""
 
 
 def sums_of(charge: Charge, axis: Iterable[Currency]) -> Sums:
@@ -96,8 +98,13 @@ class Envelope:
     datasets: tuple[str, ...]
     by: str
     cells: frozenset[Cell] | None
-    total: Charge
+    costs: Costs
     command: dict[str, Any]
+
+    @property
+    def total(self) -> Charge:
+        """The cost to one first unit."""
+        return self.costs[""]
 
 
 @dataclass
@@ -126,6 +133,8 @@ class Oracle:
     def __init__(self) -> None:
         self.dimensions: dict[str, list[str]] = {}
         self.relation = Relation.REPLACE_ONE
+        self.units: dict[str, dict[str, Any]] = {"": {}}
+        """Units of privacy, as they were stated."""
         self.adopted: Adopted | None = None
         self.accounts: dict[Key, Account] = {}
         self.grants: dict[str, Grant] = {}
@@ -172,10 +181,10 @@ class Oracle:
 
     def asked(self, by: str, command: dict[str, Any]) -> Envelope:
         """A request, priced."""
-        total = self.cost(stated(command), self.adopted.orders if self.adopted else ())
+        costs = self.costs(stated(command), self.adopted.orders if self.adopted else ())
         named = command["dataset"] if isinstance(command["dataset"], list) else [command["dataset"]]
         datasets = tuple(sorted({one for name in named for one in self._behind(name)}))
-        return Envelope(datasets, by, self.selected(command.get("subjects")), total, command)
+        return Envelope(datasets, by, self.selected(command.get("subjects")), costs, command)
 
     def _behind(self, name: str) -> Iterator[str]:
         """A dataset, and all that it was made from."""
@@ -184,14 +193,37 @@ class Oracle:
             for parent in self.parents[name]:
                 yield from self._behind(parent)
 
-    def cost(self, mechanisms: list[Any], orders: tuple[int, ...]) -> Charge:
-        """What mechanisms cost together."""
+    def costs(self, mechanisms: list[Any], orders: tuple[int, ...]) -> Costs:
+        """What mechanisms cost together, for each unit."""
+        return {unit: self._cost(mechanisms, orders, unit) for unit in self.units}
+
+    def _cost(self, mechanisms: list[Any], orders: tuple[int, ...], unit: str) -> Charge:
         total = None
         for mechanism in mechanisms:
-            charge = price(mechanism, self.relation, orders).charge
+            charge = price(*self._as_for(mechanism, unit), orders).charge
             total = charge if total is None else total + charge
         assert total is not None
         return total
+
+    def _as_for(self, mechanism: Any, unit: str) -> tuple[Any, Relation]:
+        """A mechanism that costs one first unit of a population with a relation what this one costs
+        one of a unit: with its sensitivity; with so many records of each unit; or, for a part of
+        what is there or not, where one unit is replaced.
+        """
+        said = dict(getattr(mechanism, "sensitivity_per", None) or ())
+        if unit in said:
+            return mechanism.model_copy(update={"sensitivity": said[unit]}), self.relation
+        if "group_of" in self.units[unit]:
+            size = mechanism.group_size * self.units[unit]["at_most"]
+            return mechanism.model_copy(update={"group_size": size}), self.relation
+        if unit and self.relation is Relation.ADD_OR_REMOVE_ONE:
+            there = {"neighbouring": Relation.ADD_OR_REMOVE_ONE}
+            return mechanism.model_copy(update=there), Relation.REPLACE_ONE
+        return mechanism, self.relation
+
+    def _where(self, key: Key, cells: frozenset[Cell] | None) -> frozenset[Cell] | None:
+        """The cells of an account that a charge on ``cells`` reaches: a group may be in all."""
+        return None if "group_of" in self.units[key[4]] else cells
 
     def judge(self, asked: Envelope, now: int) -> Found:
         """Every rule's word."""
@@ -232,7 +264,8 @@ class Oracle:
 
     def _built_in(self, asked: Envelope) -> Iterator[tuple[str, str, str, bool]]:
         for mechanism in stated(asked.command):
-            priced = price(mechanism, self.relation)
+            once = {"sensitivity_per": None} if hasattr(mechanism, "sensitivity_per") else {}
+            priced = price(mechanism.model_copy(update=once), self.relation)
             for objection in priced.objections:
                 yield f"built-in:{objection.code}", "block", objection.code, True
             if priced.verdict is Verdict.UNVERIFIABLE:
@@ -240,7 +273,8 @@ class Oracle:
         guards = [
             rule
             for rule in self.rules
-            if "limit" in rule and rule.get("action", "block") == "block" and not divides(rule)
+            if "limit" in rule and rule.get("action", "block") == "block"
+            if not divides(rule) and "unit" not in rule
         ]
         if not all(any(self._covers(rule, one) for rule in guards) for one in asked.datasets):
             code = "no-limit" if self.rules else "no-policy"
@@ -398,8 +432,8 @@ class Oracle:
         """Whether a charge fits on every selected cell, and the sums at the cell that is quoted."""
         epoch = self._epoch(rule)
         account = self.accounts.get(key, Account(epoch.axis))
-        charge = sums_of(asked.total, account.axis)
-        cells = sorted(asked.cells or self.cells)
+        charge = sums_of(asked.costs[key[4]], account.axis)
+        cells = sorted(self._where(key, asked.cells) or self.cells)
         only = {cell: account.at(cell, now) for cell in cells}
         locked = {
             cell: self._locked(rule, key, capacity, cell, now) if locks else {} for cell in cells
@@ -494,7 +528,7 @@ class Oracle:
         client, number = asked.by if "per" in rule else "", self._epoch(rule).number
         counted = self._about(rule, asked)
         names = ["*"] * bool(counted) if "across" in rule else counted
-        return [(rule["id"], number, name, client) for name in names]
+        return [(rule["id"], number, name, client, rule.get("unit", "")) for name in names]
 
     def _outside(self, rule: dict[str, Any], asked: Envelope) -> list[Key]:
         """The accounts that keep a charge for a limit while its datasets are out of scope."""
@@ -503,7 +537,7 @@ class Oracle:
         names = [one for one in self._about(ever, asked) if one not in within]
         client, number = asked.by if "per" in rule else "", self._epoch(rule).number
         kept = [] if "across" in rule and within else names
-        return [(rule["id"], number, name, client) for name in kept]
+        return [(rule["id"], number, name, client, rule.get("unit", "")) for name in kept]
 
     def _keys(self, asked: Envelope) -> Iterator[tuple[Key, Axis, int | str | None]]:
         """The accounts that a charge counts in."""
@@ -512,19 +546,20 @@ class Oracle:
                 continue
             for key in self._places(rule, asked) + self._outside(rule, asked):
                 yield key, self._epoch(rule).axis, span(rule)
-        for dataset in (*asked.datasets, "*"):
-            yield ("", 0, dataset, ""), SURE, None
+        for unit, dataset in product(self.units, (*asked.datasets, "*")):
+            yield ("", 0, dataset, "", unit), SURE, None
 
-    def book(self, asked: Envelope, charge: Charge, grant: str | None, now: int) -> list[Key]:
-        """Books a charge in all its accounts; they are returned."""
+    def book(self, asked: Envelope, grant: str | None, now: int) -> list[Key]:
+        """Books the costs of a request in all its accounts; they are returned."""
         keys = []
         for key, axis, lasting in self._keys(asked):
             account = self.accounts.setdefault(key, Account(axis, lasting))
-            account.entries.append(Entry(asked.cells, sums_of(charge, axis), grant, now))
+            sums = sums_of(asked.costs[key[4]], axis)
+            account.entries.append(Entry(self._where(key, asked.cells), sums, grant, now))
             keys.append(key)
         return keys
 
-    def settle(self, name: str, final: Charge | None, now: int, *, may_run: bool = False) -> None:
+    def settle(self, name: str, final: Costs | None, now: int, *, may_run: bool = False) -> None:
         """A grant ends; ``final`` (None: nothing) is spent from now on. Or nobody said that it has
         ended, and it may still run.
         """
@@ -536,7 +571,7 @@ class Oracle:
                 if final is None:
                     account.entries.remove(entry)
                 else:
-                    entry.sums = sums_of(final, account.axis)
+                    entry.sums = sums_of(final[key[4]], account.axis)
 
     # -- events ------------------------------------------------------------------------------
 
@@ -558,17 +593,20 @@ class Oracle:
         if kind in ("grant.committed", "grant.expired", "grant.released", "sparse_vector.closed"):
             final = self._final(command)
             if final is not None:
-                assert body["charge"] == final.to_json()
+                assert body["charge"] == final[""].to_json()
+                apart = {unit: one for unit, one in final.items() if one != final[""]}
+                assert body.get("per", {}) == {unit: one.to_json() for unit, one in apart.items()}
             self.settle(command["grant"], final, event.time, may_run=kind == "grant.expired")
         elif kind == "sparse_vector.answered":
             self.grants[command["grant"]].positives = body["positives"]
         elif kind == "ledger.recovered":
             for name, grant in list(self.grants.items()):
-                self.settle(name, grant.asked.total, event.time, may_run=True)
+                self.settle(name, grant.asked.costs, event.time, may_run=True)
         elif kind == "population.registered":
             self.private = command["membership"] == "private"
             self.dimensions = {k: list(v) for k, v in sorted(command["dimensions"].items())}
             self.relation = Relation(command["neighbouring"])
+            self.units |= dict(sorted(command.get("units", {}).items()))
         elif kind == "population.extended":
             for dimension, values in body["added"].items():
                 inherit = not command.get("attested_new", False)
@@ -586,11 +624,11 @@ class Oracle:
         asked = self.asked(by, command)
         found = self.judge(asked, now)
         if command["type"] == "record_invocations":
-            self.book(asked, asked.total, None, now)
+            self.book(asked, None, now)
             return found
         self._arrive(asked, now)
         if found.outcome != "block":
-            self.grants[name] = Grant(asked, self.book(asked, asked.total, name, now))
+            self.grants[name] = Grant(asked, self.book(asked, name, now))
         return found
 
     def _item(self, by: str, command: dict[str, Any], name: str, now: int) -> None:
@@ -600,26 +638,31 @@ class Oracle:
         elif command["grant"] in self.grants:  # a late one is only noted
             self.settle(command["grant"], self._final(command), now)
 
-    def _final(self, command: dict[str, Any]) -> Charge | None:
+    def _final(self, command: dict[str, Any]) -> Costs | None:
         """What is spent in the end; None for nothing."""
         grant = self.grants[command["grant"]]
-        total = grant.asked.total
+        costs = grant.asked.costs
         if command["type"] == "release_grant":
             return None
         if command["type"] == "close_sparse_vector":
-            [mechanism] = stated(grant.asked.command)
-            whole, part = (
-                charge_of(mechanism.loss_after(n, self.relation), 1).units(Currency.EPSILON)
-                for n in (mechanism.max_positives, grant.positives)
-            )
-            assert whole is not None
-            assert part is not None
-            finite = list(total.finite)
-            finite[total.axis.index(Currency.EPSILON)] -= whole - part
-            return Charge(total.axis, tuple(finite), total.infinite)
+            return {unit: self._closed(grant, unit) for unit in costs}
         if command["type"] == "commit_grant" and command.get("mechanisms"):
-            return self.cost(stated(command), total.orders)
-        return total
+            return self.costs(stated(command), costs[""].orders)
+        return costs
+
+    def _closed(self, grant: Grant, unit: str) -> Charge:
+        [asked] = stated(grant.asked.command)
+        mechanism, relation = self._as_for(asked, unit)
+        whole, part = (
+            charge_of(mechanism.loss_after(n, relation), 1).units(Currency.EPSILON)
+            for n in (mechanism.max_positives, grant.positives)
+        )
+        assert whole is not None
+        assert part is not None
+        total = grant.asked.costs[unit]
+        finite = list(total.finite)
+        finite[total.axis.index(Currency.EPSILON)] -= whole - part
+        return Charge(total.axis, tuple(finite), total.infinite)
 
     def _extend(self, dimension: str, values: list[str], now: int, *, inherit: bool) -> None:
         """New cells take over the most that the cells beside them have used; or, if their members
@@ -671,9 +714,9 @@ class Oracle:
         if not inherit and reached:
             only = replace(grant.asked, cells=reached)
             for key, axis, lasting in self._keys(only):
-                if key not in grant.accounts:
+                if key not in grant.accounts and self._where(key, reached) is not None:
                     account = self.accounts.setdefault(key, Account(axis, lasting))
-                    sums = sums_of(grant.asked.total, axis)
+                    sums = sums_of(grant.asked.costs[key[4]], axis)
                     account.entries.append(Entry(reached, sums, None, now))
         grant.asked = replace(grant.asked, cells=grant.asked.cells | reached)
 
@@ -692,7 +735,7 @@ class Oracle:
                 self.accounts[key] = Account(account.axis, account.span)
                 for grant in self.grants.values():
                     grant.accounts = [one for one in grant.accounts if one != key]
-                place = (*key[:2], "*", key[3])
+                place = (*key[:2], "*", *key[3:])
                 total = self.accounts.setdefault(place, Account(account.axis, account.span))
                 kept = account.counting(now)
                 total.entries += [
@@ -728,6 +771,7 @@ class Oracle:
                     key: account
                     for key, account in before.items()
                     if key[0] == "" and key[2] != "*" and self._names(rule, key[2])
+                    if key[4] == rule.get("unit", "")
                 }
                 self._bring(rule, epoch, lifetimes, now)
 
@@ -740,7 +784,8 @@ class Oracle:
         for key, source in sources.items():
             inside = key[2] == "*" or (key[0] == "" and self._covers(rule, key[2]))
             dataset = "*" if "across" in rule and inside else key[2]
-            after = (rule["id"], epoch.number, dataset, key[3] if "per" in rule else "")
+            client = key[3] if "per" in rule else ""
+            after = (rule["id"], epoch.number, dataset, client, rule.get("unit", ""))
             account = self.accounts.setdefault(after, Account(epoch.axis, span(rule)))
             for cells, entries in self._parts(source):
                 for lasting in (True, False):  # an open grant on everyone is not settled here

@@ -10,10 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Key, Oracle
 from random_ledgers import Ops, ledger, ops
-from support import NON_PRIVATE, Book, declared, gaussian, laplace, make
+from support import (
+    NON_PRIVATE,
+    Book,
+    declared,
+    gaussian,
+    laplace,
+    make,
+    snapshot,
+    sparse_vector,
+)
 
+from accountant import verify_minimal
+from accountant.auditing.totals import totals_of
+from accountant.budget.decide import SYSTEM
 from accountant.budget.rules import KINDS
-from accountant.ledger.events import Event
+from accountant.budget.snapshot import dump, load
+from accountant.ledger.events import Event, canonical
 from accountant.privacy.filters import FILTERS
 
 
@@ -243,6 +256,110 @@ def test_scopes_are_the_oracles(gate: str, todo: list[Any]) -> None:
             book.policy(SCOPED[of[0]].replace("GATE", gate), "officer", closes=True)
     book.compare_accounts()
     assert not book.replayed().findings
+
+
+UNITS = {
+    "day": {"part_of": "person", "at_most": 31},
+    "home": {"group_of": "person", "at_most": 3, "called": "one household"},
+    "visit": {"part_of": "person"},
+}
+BY_UNIT = [
+    """
+  - {id: ever, limit: {epsilon: 3, delta: 1e-5}, gate: GATE}
+  - {id: daily, limit: {epsilon: 0.8, delta: 1e-6}, unit: day, gate: GATE}
+  - {id: homes, limit: {epsilon: 6, delta: 1e-5}, unit: home, gate: GATE, action: flag}
+  - {id: near, of: daily, at: 50%}
+""",
+    """
+  - {id: ever, limit: {epsilon: 3, delta: 1e-5}, gate: GATE}
+  - {id: daily, limit: {epsilon: 0.9, delta: 1e-6}, unit: visit, gate: GATE}
+  - {id: homes, limit: {epsilon: 4, delta: 1e-5}, unit: home, gate: basic}
+  - {id: all, across: datasets, limit: {epsilon: 5, delta: 1e-5}, unit: home, per: client}
+  - {id: week, window: 2h, limit: {epsilon: 0.5, delta: 1e-6}, unit: day, action: flag}
+""",
+]
+FOR_UNITS = (
+    *PRICED,
+    laplace("0.2", sensitivity_per={"day": "0.05"}),
+    laplace("0.4", 3, sensitivity_per={"day": "0.3", "home": "0.6"}),
+    gaussian("0.1", "1e-9", sensitivity_per={"visit": "0.02"}),
+)
+of_units = st.one_of(
+    st.tuples(
+        st.just("ask"),
+        st.booleans(),
+        st.lists(st.integers(0, len(FOR_UNITS) - 1), min_size=1, max_size=3),
+        st.sampled_from([None, None, {"sex": ["f"]}, {"age": ["22"]}]),
+    ),
+    st.tuples(st.just("settle"), st.sampled_from(["release", "commit", "part"])),
+    st.tuples(st.just("session"), st.integers(0, 4)),
+    st.tuples(st.just("wait"), st.integers(60, 7_000)),
+    st.tuples(st.just("policy"), st.integers(0, 1)),
+    st.tuples(st.just("extend"), st.booleans()),
+    st.just(("recover",)),
+)
+
+
+@settings(max_examples=examples(80))
+@given(
+    st.sampled_from(sorted(FILTERS)),
+    st.sampled_from(["add_or_remove_one", "replace_one"]),
+    st.lists(of_units, max_size=30),
+)
+def test_several_guarantees_are_the_oracles(  # noqa: C901 (a case each)
+    gate: str, relation: str, todo: list[Any]
+) -> None:
+    """Where limits protect parts of a person, and groups, beside persons: what is charged, compared
+    and given back is what plain Python comes to for each unit; a snapshot keeps all of it, and the
+    second verifier adds up the same.
+    """
+    book, ages = Checked(), ["17", "22"]
+    about = {"neighbouring": relation, "units": UNITS}
+    book.register({"age": ages, "sex": ["f", "m"]}, **about)
+    book.dataset("d")
+    book.policy(BY_UNIT[0].replace("GATE", gate), "officer")
+    for kind, *of in todo:
+        opened = [grant for grant in book.state.open.values() if not grant.due(book.now)]
+        if kind == "ask":
+            grants, priced, subjects = of
+            asked = {"mechanisms": [FOR_UNITS[at] for at in priced], "subjects": subjects}
+            asked |= {"ttl_seconds": 5_000} if grants else {}
+            book.do("ask_grant" if grants else "record_invocations", dataset="d", **asked)
+        elif kind == "session":
+            more = {"sensitivity_per": {"day": "0.5"}} if of[0] % 2 else {}
+            opens = book.do("open_sparse_vector", dataset="d", mechanism=sparse_vector(**more))
+            if opens.type == "grant.reserved.v1":
+                name = f"g{opens.sequence}"
+                book.do("count_answers", grant=name, positives=of[0], negatives=1)
+                book.do("close_sparse_vector", grant=name)
+        elif kind == "settle" and opened:
+            grant, how = opened[0], {"release": {"reason": "x"}, "commit": {}}.get(of[0])
+            if how is None:
+                how = {"mechanisms": grant.document["mechanisms"][:1]}
+            what = "release_grant" if of[0] == "release" else "commit_grant"
+            book.do(what, grant.by, grant=grant.id, **how)
+        elif kind == "wait":
+            book.now += of[0] * 1_000_000
+            for grant in [one for one in book.state.open.values() if one.due(book.now)]:
+                book.do("expire_grant", SYSTEM, grant=grant.id)
+        elif kind == "policy":
+            book.policy(BY_UNIT[of[0]].replace("GATE", gate), "officer", closes=True)
+        elif kind == "extend":
+            ages.append(str(30 + len(ages)))
+            book.register({"age": ages, "sex": ["f", "m"]}, **about, attested_new=of[0])
+        elif kind == "recover":
+            book.do("recover", "admin", reason="x", lost=[])
+    book.compare_accounts()
+    assert not book.replayed().findings
+    again = load(book.name, b"".join(dump(book.state)))
+    assert snapshot(again) == snapshot(book.state)
+    audit = verify_minimal.Audit()
+    audit.manifest = {"ledger": book.name}
+    for entry in book.stored:
+        audit.entry(entry)
+    audit.add_up()
+    assert audit.findings == []
+    assert canonical({"accounts": audit.totals}) == totals_of(book.state)
 
 
 SIZES = (

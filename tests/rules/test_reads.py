@@ -109,8 +109,9 @@ class Watched:
 
 def ledger(rules: Iterable[dict[str, Any]]) -> Book:
     """A ledger under these rules in which much has been spent, reserved and refused."""
-    book = Book()
-    book.register(DIMENSIONS)
+    book, rules = Book(), list(rules)
+    units = {rule["unit"]: {"part_of": "person"} for rule in rules if "unit" in rule}
+    book.register(DIMENSIONS, units=units)
     for name in ("d", "e"):
         book.dataset(name)
     policy = Policy.model_validate({"policy": "p", "rules": list(rules)}).to_json()

@@ -152,7 +152,7 @@ class History:
 
     def policy(self, most: int) -> None:
         """Adopts the policy with another limit."""
-        self.book.policy(RULES.format(a=most, order=self.order), approved_by="other")
+        self.book.policy(RULES.format(a=most, order=self.order), confirmed_by="other")
 
     def expect(self, seen: int, *, own: int = 0) -> list[bytes]:
         """Compares the events from ``seen`` on with what the scheduler admits before an event of

@@ -30,6 +30,9 @@ class Population(TypedDict):
     membership: Annotated[str, "public or private"]
     dimensions: Annotated[dict[str, list[str]], "each dimension with its values in order"]
     fixed: Annotated[dict[str, str], "why a dimension that looks like times never changes"]
+    units: NotRequired[
+        Annotated[dict[str, dict[str, Any]], "its further units, as they were stated, if any"]
+    ]
     cells: Annotated[int, "how many cells the dimensions make"]
     sequence: CountedIn
 
@@ -154,6 +157,7 @@ class Account(TypedDict):
     scope: Annotated[str, "its dataset or client, in words"]
     dataset: DatasetOrAll
     client: Annotated[str, "the client of a sub-limit, or empty"]
+    unit: NotRequired[Annotated[str, "the further unit that it protects, if not the first one"]]
     action: Annotated[str, "block or flag"]
     gate: FilterName
     limit: Annotated[Limit, "the limit"]

@@ -54,6 +54,9 @@ DatasetIds = Annotated[str | list[str], "the dataset's id; several that one quer
 ChargedTo = Annotated[list[str], "all datasets that are charged, if others than those named are"]
 DatasetOrAll = Annotated[str, "the dataset's id, or * for the total over all"]
 Costs = Annotated[Charge, "the cost of all mechanisms together, per cell"]
+ChargePer = Annotated[
+    dict[str, Charge], "the cost to one of each further unit, where it is another"
+]
 FilterName = Annotated[str, "how losses are added up"]
 RuleId = Annotated[str, "the rule's id"]
 RuleCode = Annotated[str, "the problem code that it stands for"]
@@ -111,6 +114,7 @@ class Judged(Stamped):
     """The fields of every answer to a request that was judged."""
 
     charge: Costs
+    charge_per: NotRequired[ChargePer]
     flags: Annotated[list[Flag], "the rules that fired, the strictest first; mostly empty"]
     decision: Annotated[str, "the id of the decision, which /decisions/ shows in full"]
 
@@ -385,6 +389,7 @@ class Preview(TypedDict):
 
     decision: Annotated[Decision, "the rules that were evaluated"]
     charge: Costs
+    charge_per: NotRequired[ChargePer]
     fits: Annotated[int, "how many requests like this the limits admit"]
     charged_to: NotRequired[ChargedTo]
     sequence: CountedIn

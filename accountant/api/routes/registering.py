@@ -44,6 +44,7 @@ from accountant.budget.commands import (
     Envelope,
     RegisterDataset,
     RegisterPopulation,
+    stated_of,
 )
 from accountant.budget.decide.adopting import (
     not_reset,
@@ -63,7 +64,7 @@ router = of_a_population("registering")
 def register_population(
     population: Name, key: Administrator, body: Body, service: TheService
 ) -> JSONResponse:
-    """Register a population, or append values to its dimensions.
+    """Register a population, append values to its dimensions, or state further units.
 
     A population is a set of people: one privacy unit, one neighbouring relation, and unchanging
     public attributes that put each unit in exactly one cell for life.
@@ -118,7 +119,7 @@ def append_values(
 
 def _population(state: State) -> models.Population:
     people = state.people()
-    return {
+    found: models.Population = {
         "population": people.name,
         "privacy_unit": people.privacy_unit,
         "neighbouring": people.relation.value,
@@ -128,6 +129,10 @@ def _population(state: State) -> models.Population:
         "cells": people.cells,
         "sequence": state.last,
     }
+    if people.units:
+        stated = {unit.name: stated_of(unit, people.privacy_unit) for unit in people.units}
+        found["units"] = {k: v.model_dump(exclude_none=True) for k, v in stated.items()}
+    return found
 
 
 def _policy(policy: Policy, digest: str) -> models.PolicyInForce:

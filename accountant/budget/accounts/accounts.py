@@ -83,10 +83,12 @@ class Accounts(dict[AccountKey, Account]):
         return made
 
     def holding(self, bookings: Bookings) -> list[tuple[Account, Keys, Charge]]:
-        """Return the accounts that hold a grant, shared with no other keys, and their bookings."""
-        groups: dict[tuple[int, int], tuple[list[AccountKey], Charge]] = {}
+        """Return the accounts that hold a grant, shared with no other keys, and their bookings: of
+        each unit for itself.
+        """
+        groups: dict[tuple[int, int, str], tuple[list[AccountKey], Charge]] = {}
         for key, booked in bookings:
-            place = id(self[key]), id(booked)
+            place = id(self[key]), id(booked), key.unit
             groups.setdefault(place, ([], booked))[0].append(key)
         return [(self._part(tuple(keys)), tuple(keys), booked) for keys, booked in groups.values()]
 

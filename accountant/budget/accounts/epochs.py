@@ -120,9 +120,11 @@ class Adopted:
         return {}
 
     def guards(self, dataset: Dataset) -> bool:
-        """Return True if a limit covers ``dataset``, blocks, and counts all charges on it."""
+        """Return True if a limit covers ``dataset``, blocks, and counts all charges on it to the
+        population's first unit.
+        """
         return any(
-            rule.action == "block" and not rule.divides and rule.scope.holds(dataset)
+            rule.action == "block" and rule.promises and rule.scope.holds(dataset)
             for rule in self.policy.limits
         )
 

@@ -7,7 +7,11 @@ does not change old commands, and a default never changes (charter, ledger/event
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import (
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, lru_cache, partial, reduce
@@ -43,7 +47,9 @@ from accountant.budget.population.population import (
 from accountant.budget.population.selection import Name, Subjects, checked, stored_only
 from accountant.ledger.events import canonical, microseconds, to_keep, written
 from accountant.privacy.mechanisms import Mechanism, Relation, SparseVector
+from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_UNITS
 from accountant.privacy.mechanisms.dp_event import DpEvent, read_dp_events
+from accountant.privacy.mechanisms.further_units import Unit, Units
 
 DEFAULT_TTL: Final = 3_600
 """Seconds until a grant expires, unless the request states another time."""
@@ -264,6 +270,55 @@ class DeclineChange(Command, name="decline_change"):
     reason: FreeText = Field(description="the reason, in words")
 
 
+class FurtherUnit(BaseModel, frozen=True, extra="forbid"):
+    """A further unit of privacy: a part of the privacy unit, or a group of it."""
+
+    part_of: Text | None = Field(None, description="the privacy unit, of which it is a part")
+    group_of: Text | None = Field(None, description="the privacy unit, of which it is a group")
+    at_most: Annotated[StrictInt, Field(ge=1, le=LARGEST_GROUP)] | None = Field(
+        None,
+        description="of a group: the most units in it; of a part: how many of them one unit has at "
+        "most in all the data",
+    )
+    called: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        None, description="one of it in words, such as one person on one day"
+    )
+
+    @model_validator(mode="after")
+    def _either(self) -> FurtherUnit:
+        if (self.part_of is None) == (self.group_of is None):
+            raise PydanticCustomError("unit_kind", "give exactly one of part_of and group_of")
+        if self.group_of is not None and self.at_most is None:
+            raise PydanticCustomError(
+                "unit_group", "a group needs at_most: without it nothing bounds what it loses"
+            )
+        return self
+
+
+FurtherUnits = Annotated[
+    dict[Identifier, FurtherUnit],
+    Field(
+        max_length=MOST_UNITS,
+        description="further units that limits may protect, by name: a part of the privacy unit, "
+        'such as {"person-day": {"part_of": "person"}}, or a group of it',
+    ),
+]
+
+
+def units_of(stated: Mapping[str, FurtherUnit]) -> Units:
+    """Return further units as they were stated, by name."""
+    return tuple(
+        Unit(name, one.group_of is not None, one.at_most, one.called)
+        for name, one in sorted(stated.items())
+    )
+
+
+def stated_of(unit: Unit, of: str) -> FurtherUnit:
+    """Return a further unit, of the privacy unit ``of``, as it is stated."""
+    part, group = (None, of) if unit.group else (of, None)
+    return FurtherUnit(part_of=part, group_of=group, at_most=unit.at_most, called=unit.called)
+
+
 class RegisterPopulation(Command, name="register_population"):
     """Register a population and open its ledger; values appended later extend a dimension."""
 
@@ -287,6 +342,7 @@ class RegisterPopulation(Command, name="register_population"):
         description="for a dimension that looks like times of events: why it never changes for a "
         "unit, such as `the week a person joined never changes`",
     )
+    units: FurtherUnits = {}
 
 
 class AppendValues(Command, name="append_values"):
@@ -309,6 +365,7 @@ class ExtendPopulation(Command, name="extend_population"):
     added: dict[Identifier, Values]
     attested_new: StrictBool = False
     fixed: Reasons = {}
+    units: FurtherUnits = {}
 
 
 class RegisterDataset(Change, name="register_dataset"):
@@ -489,6 +546,7 @@ class CarriedAccount(BaseModel, frozen=True, extra="forbid"):
     epoch: StrictInt
     dataset: Annotated[str, Field(max_length=64)]
     client: str
+    unit: str = ""
     used: dict[str, Any]
 
 
@@ -523,7 +581,8 @@ class Revalue(Command, name="revalue"):
     """Book the difference between the right cost of an earlier event and its charge. All fields but
     the reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``;
     ``dataset`` are all datasets that it was charged to, ``for_purpose`` its purpose if that stands
-    in clear, ``for_allotment`` the allotment that it named.
+    in clear, ``for_allotment`` the allotment that it named, ``booked_per`` what it booked for
+    further units.
     """
 
     event: Annotated[StrictInt, Field(ge=0)]
@@ -535,6 +594,7 @@ class Revalue(Command, name="revalue"):
     for_allotment: Identifier | None = None
     mechanisms: Mechanisms
     booked: dict[str, Any]
+    booked_per: dict[str, dict[str, Any]] = {}
     reason: FreeText
 
 

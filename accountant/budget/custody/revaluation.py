@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from accountant.budget.batches import REFUSED as BATCH_REFUSED
-from accountant.budget.batches import as_single
+from accountant.budget.batches import (
+    REFUSED as BATCH_REFUSED,
+)
+from accountant.budget.batches import (
+    as_single,
+)
+from accountant.budget.bill import (
+    Bill,
+    Per,
+    bill_of,
+    per_in,
+)
 from accountant.budget.commands import STORED, Revalue
 from accountant.budget.custody.custody import FIRST_ENGINE
 from accountant.budget.facts import final_of, grant_in, in_clear, mechanisms_of
@@ -18,7 +28,7 @@ from accountant.budget.request import price_all
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.engine import FORMER, former_under
-from accountant.privacy.units import Charge, total
+from accountant.privacy.units import Charge
 
 
 class Booked(NamedTuple):
@@ -26,6 +36,13 @@ class Booked(NamedTuple):
 
     facts: dict[str, Any]
     charge: Charge
+    per: Per = ()
+    """The charges to further units, where they differ."""
+
+    @property
+    def bill(self) -> Bill:
+        """The charges to all units."""
+        return Bill(self.charge, self.per)
 
     @property
     def event(self) -> int:
@@ -36,6 +53,7 @@ class Booked(NamedTuple):
     def command(self, reason: str) -> Revalue:
         """Return the command that books the difference."""
         fields = self.facts | {"booked": self.charge.to_json(), "reason": reason}
+        fields |= {f"booked_{name}": each for name, each in self.bill.written().items()}
         return Revalue.model_validate(fields, context=STORED)
 
 
@@ -81,7 +99,7 @@ class Corrections:
             "everyone": event.body.get("charged_to") == "everyone",
             "mechanisms": mechanisms,
         }
-        booked = Booked(facts, Charge.from_json(event.body["total"]))
+        booked = Booked(facts, Charge.from_json(event.body["total"]), per_in(event.body))
         if event.type == RESERVED:
             self._open[grant_in(event)] = booked
         else:
@@ -102,7 +120,8 @@ class Corrections:
         if reserved is not None:
             run = command.get("mechanisms") or reserved.facts["mechanisms"]
             charge = final_of(event.body, reserved.charge)
-            self.booked[reserved.event] = Booked(reserved.facts | {"mechanisms": run}, charge)
+            facts = reserved.facts | {"mechanisms": run}
+            self.booked[reserved.event] = Booked(facts, charge, per_in(event.body))
 
     def _revalued(self, event: Event, command: dict[str, Any]) -> None:
         booked = self.booked.get(command["event"])
@@ -110,16 +129,20 @@ class Corrections:
             reason = f"it revalues event {command['event']} by other facts than that one's"
             self.problems.append((event.sequence, reason))
             return
-        more = Charge.from_json(event.body["more"])
-        self.booked[booked.event] = booked._replace(charge=booked.charge + more)
+        more = Bill(Charge.from_json(event.body["more"]), per_in(event.body))
+        names = {name for name, _ in (*booked.per, *more.per)}
+        each = ((name, booked.bill.to(name) + more.to(name)) for name in sorted(names))
+        after = Bill.of(booked.charge + more.total, each)
+        self.booked[booked.event] = Booked(booked.facts, *after)
 
     def due(self, state: State) -> list[Booked]:
         """Return the charges that are too low by the bounds of the state's version."""
-        engine, found = state.custody.engine, list[Booked]()
+        engine, found, people = state.custody.engine, list[Booked](), state.people()
         for booked in self.booked.values():
             if state.revalued.get(booked.event, 0) < engine:
-                mechanisms, charge = booked.command("-").mechanisms, booked.charge
-                prices = price_all(mechanisms, state.people().relation, charge.orders, engine)
-                now = total(priced.charge for priced in prices).on(charge.axis)
-                found += [booked] if now.beyond(charge) is not None else []
+                mechanisms, orders = booked.command("-").mechanisms, booked.charge.orders
+                prices = price_all(mechanisms, people.relation, orders, engine, people.units)
+                now = bill_of(prices, people.units)
+                units = [unit.name for unit in people.units]
+                found += [booked] if now.beyond(booked.bill, units) is not None else []
         return found

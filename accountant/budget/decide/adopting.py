@@ -7,6 +7,7 @@ from typing import Final
 
 from accountant.budget import commands as ask
 from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
+from accountant.budget.bill import bill_of
 from accountant.budget.commands import Envelope
 from accountant.budget.decide.proposing import second
 from accountant.budget.decide.registering import Body, size_of
@@ -23,7 +24,7 @@ from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, rfc3339
 from accountant.privacy.curves import Orders
 from accountant.privacy.filters import FILTERS, RENYI, parts_of
-from accountant.privacy.units import SURE, Charge, Currency, decimal_of, total
+from accountant.privacy.units import SURE, Charge, Currency, decimal_of
 
 
 def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: int) -> Body | None:
@@ -31,6 +32,7 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
     would begin closed for good that ``closes`` does not name.
     """
     policy = Policy.stored(command.policy)
+    _check_units(state, policy)
     if state.adopted and state.adopted.policy == policy:
         return None
     _confirm_closed(state, policy, command.closes)
@@ -66,6 +68,21 @@ def _effect(state: State, policy: Policy, body: Body) -> Body:
         before = {"replaces": state.adopted.sequence}
     starts = {name: epoch["start"] for name, epoch in body["epochs"].items()}
     return {"loosens": body["loosens"], "starts": starts} | before
+
+
+def _check_units(state: State, policy: Policy) -> None:
+    """Raise Invalid if a limit is for a unit that the population does not name."""
+    people = state.people()
+    known = [unit.name for unit in people.units]
+    for rule in policy.limits:
+        if rule.unit is not None and rule.unit not in known:
+            raise Invalid(
+                "malformed-policy",
+                f"the policy cannot be adopted: limit {rule.id} is for unit {rule.unit!r}, and the "
+                f"further units of population {people.name} are: {', '.join(known) or 'none'}. "
+                f"State it with the population; "
+                f"a limit without unit protects the first unit, {people.privacy_unit!r}",
+            )
 
 
 _ROOM: Final = 4_096
@@ -193,8 +210,8 @@ def _stated(state: State, rule: LimitRule) -> Orders:
     terms, workload = terms_of(state), rule.workload or ()
 
     def total_at(orders: Orders) -> Charge:
-        prices = price_all(workload, terms.relation, orders, terms.engine)
-        return total(priced.charge for priced in prices)
+        prices = price_all(workload, terms.relation, orders, terms.engine, terms.units)
+        return bill_of(prices, terms.units).to(rule.unit or "")
 
     return rule.orders_for(total_at)
 

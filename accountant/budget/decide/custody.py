@@ -6,6 +6,7 @@ Each decider returns the body of the event, without the command; None if nothing
 from __future__ import annotations
 
 from accountant.budget import commands as ask
+from accountant.budget.bill import Bill, bill_of, per_in
 from accountant.budget.commands import Envelope
 from accountant.budget.errors import Conflict, Invalid, NotFound
 from accountant.budget.outcome import Body
@@ -15,7 +16,7 @@ from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.notes import ED25519, BadNote, Verifier
 from accountant.privacy import engine as bounds
-from accountant.privacy.units import Charge, total
+from accountant.privacy.units import Charge
 
 
 def adopt_signing_key(
@@ -101,13 +102,15 @@ def revalue(state: State, asked: Envelope, command: ask.Revalue, now: int) -> Bo
             "already-revalued", f"event {command.event} was revalued by version {engine} already"
         )
     state.reach(command.dataset)  # which raises Invalid for an unknown one
-    booked = Charge.from_json(command.booked)
-    prices = price_all(command.mechanisms, state.people().relation, booked.orders, engine)
-    more = total(priced.charge for priced in prices).on(booked.axis).beyond(booked)
+    per = per_in({"per": command.booked_per})
+    booked, people = Bill(Charge.from_json(command.booked), per), state.people()
+    terms = people.relation, booked.total.orders, engine, people.units
+    due = bill_of(price_all(command.mechanisms, *terms), people.units)
+    more = due.beyond(booked, [unit.name for unit in people.units])
     if more is None:
         return None
     before = state.revalued.get(command.event, state.custody.engine_at(command.event))
-    return {"more": more.to_json(), "engines": [before, engine]}
+    return {"more": more.total.to_json(), "engines": [before, engine]} | more.written()
 
 
 def erase_text(state: State, asked: Envelope, command: ask.EraseText, now: int) -> Body:

@@ -34,7 +34,7 @@ def judged(
 def judgement_body(state: State, request: Request, judgement: Judgement) -> Body:
     """Return what the event of a judged request holds beside its command."""
     costs = request.costs
-    body: Body = {"total": Fragment(costs.written)}
+    body: Body = {"total": Fragment(costs.written)} | costs.per_written
     if len(costs.priced) > 1:
         body["charges"] = Fragment(costs.each_written)
     if request.on.beyond:
@@ -65,4 +65,5 @@ def grant_for(state: State, asked: Envelope, request: Request, ttl: int, now: in
         expires=expires,
         sequence=state.sequence,
         session=isinstance(asked.command, OpenSparseVector),
+        per=request.costs.bill.per,
     )

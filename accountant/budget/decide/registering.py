@@ -14,7 +14,7 @@ from typing import Any, Final
 from accountant.budget import commands as ask
 from accountant.budget.commands import Envelope, ExtendPopulation
 from accountant.budget.errors import Conflict, Invalid
-from accountant.budget.population.population import MAX_CELLS
+from accountant.budget.population.population import MAX_CELLS, Population
 from accountant.budget.population.times import beginning, unexplained
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event, canonical
@@ -31,6 +31,7 @@ def register_population(
     dimensions = {name: tuple(values) for name, values in sorted(command.dimensions.items())}
     _check_cells(dimensions)
     there = state.population
+    _check_units(command, there)
     if there is None:
         reasons = _reasons({}, command.fixed, dimensions)
         _check_times(command.privacy_unit, dimensions, reasons)
@@ -47,13 +48,41 @@ def register_population(
     reasons = _reasons(dict(there.fixed), command.fixed, dimensions)
     _check_times(there.privacy_unit, {name: dimensions[name] for name in added}, reasons)
     _check_times(there.privacy_unit, added, reasons)
-    if not added and reasons == dict(there.fixed):
+    new = {unit.name for unit in ask.units_of(command.units)} - {u.name for u in there.units}
+    if new and state.accounts:
+        raise Conflict(
+            "unit-too-late",
+            f"{', '.join(sorted(new))}: something was charged already, and no sums of it for this "
+            "unit are kept; state further units before the first charge",
+        )
+    if not added and not new and reasons == dict(there.fixed):
         return []
     event = state.next_event(asked, "population.extended.v1", now, {"added": added})
-    fits = size_of(event) <= MAX_BYTES
-    if fits:
+    if size_of(event) <= MAX_BYTES:
         return [event]
-    return _appended(event, added, attested_new=command.attested_new, fixed=command.fixed)
+    said = {"fixed": command.fixed, "units": command.units}
+    return _appended(event, added, said, attested_new=command.attested_new)
+
+
+def _check_units(command: ask.RegisterPopulation, there: Population | None) -> None:
+    """Check that further units are about the privacy unit, and are those that there are, or more.
+    Raises Invalid or Conflict.
+    """
+    for name, one in command.units.items():
+        if (of := one.part_of or one.group_of) != command.privacy_unit or name == of:
+            raise Invalid(
+                "unknown-unit",
+                f"unit {name!r} is of {of!r}: a further unit is a part, or a group, of the privacy "
+                f"unit, which is {command.privacy_unit!r}, and has another name",
+            )
+    stated = {unit.name: unit for unit in ask.units_of(command.units)}
+    for unit in there.units if there else ():
+        if stated.get(unit.name, unit) != unit:
+            raise Conflict(
+                "population-immutable",
+                f"unit {unit.name!r} was stated as {unit.described}, and charges rest on that; "
+                "state another unit, under another name",
+            )
 
 
 def append_values(
@@ -91,7 +120,8 @@ def append_values(
     for dimensions in ({name: after[name]}, added):
         _check_times(people.privacy_unit, dimensions, reasons)
     event = state.next_event(asked, "population.extended.v1", now, {})
-    return _appended(event, added, attested_new=command.attested_new, fixed=command.fixed)
+    said = {"fixed": command.fixed}
+    return _appended(event, added, said, attested_new=command.attested_new)
 
 
 def extend_population(state: State, asked: Envelope, command: ExtendPopulation, now: int) -> Body:
@@ -132,12 +162,12 @@ def _in_parts(event: Event, command: ask.RegisterPopulation) -> list[Event]:
 def _appended(
     event: Event,
     added: dict[str, list[str]],
+    first: Mapping[str, Any] = MappingProxyType({}),
     *,
     attested_new: bool = False,
-    fixed: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Event]:
     """Return extensions from the sequence of ``event`` on, each small enough for one event. The
-    first has the reasons.
+    ``first`` has reasons and units.
     """
     portions: list[tuple[str, list[str]]] = []
     for name, values in added.items():
@@ -151,8 +181,8 @@ def _appended(
             size += more
     events: list[Event] = []
     for number, (name, part) in enumerate(portions, start=event.sequence):
-        said = fixed if number == event.sequence else {}
-        asked = ExtendPopulation(added={name: part}, attested_new=attested_new, fixed=said)
+        said = first if number == event.sequence else {}
+        asked = ExtendPopulation(added={name: part}, attested_new=attested_new, **said)
         body = {"command": asked.to_json(), "added": {name: part}}
         events.append(replace(event, type="population.extended.v1", sequence=number, body=body))
     return events
@@ -171,7 +201,8 @@ def _check_times(
             f"dimension {name!r} looks like times of events: {why}. A {privacy_unit} with events "
             "at several times would lie in several cells, whose charges do not add up. If it never "
             f'changes, as the week of joining, say why in fixed: {{"{name}": "…"}}; else leave it '
-            "out, or protect a unit that names the period, such as a person-week",
+            f"out, or protect a unit that names the period, such as a person-week, and the "
+            f"{privacy_unit} as a group of it (units)",
             dimensions=found,
         )
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from orjson import Fragment
 
 from accountant.budget import commands as ask
+from accountant.budget.bill import Bill, bill_of
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import Command, Envelope, command_from_json
 from accountant.budget.decide.judging import grant_for, judged
@@ -38,9 +39,10 @@ from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
 from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import rfc3339, written
-from accountant.privacy.mechanisms import Mechanism, SparseVector
+from accountant.privacy.losses import Loss
+from accountant.privacy.mechanisms import Mechanism, SparseVector, further_units
 from accountant.privacy.units import NOTHING as NO_CHARGE
-from accountant.privacy.units import Charge, Currency, charge_of, total
+from accountant.privacy.units import Axis, Charge, Currency, charge_of
 
 
 def ask_grant(
@@ -74,7 +76,8 @@ def record(
     if request.unplaced:
         body["charged_to"] = "everyone"
     about = request.datasets, request.by, request.selection
-    change = Record(*about, request.total, request.purpose, request.allotment)
+    asks = request.purpose, request.allotment
+    change = Record(*about, request.total, *asks, per=request.costs.bill.per)
     return [outcome(state, asked, RECORDED, now, body, change)]
 
 
@@ -87,9 +90,9 @@ def commit(state: State, asked: Envelope, command: ask.CommitGrant, now: int) ->
         return late
     held = _still_open(grant, now)
     listed = command.mechanisms
-    charge = held.total if listed is None else _part(state, held, listed)
-    change = End(held.id, "committed", charge)
-    body = _charged(charge) | _trusted(state, asked, held.total - charge, now)
+    bill = held.bill if listed is None else _part(state, held, listed)
+    change, back = End(held.id, "committed", *bill), held.total - bill.total
+    body = _charged(bill) | _trusted(state, asked, back, now)
     return [outcome(state, asked, COMMITTED, now, body, change)]
 
 
@@ -105,7 +108,7 @@ def _trusted(state: State, asked: Envelope, back: Charge, now: int) -> Body:
     return {"fired": [[one.rule, one.code] for one, _ in fired]} if fired else {}
 
 
-def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge:
+def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Bill:
     """Return the cost of a listed part of ``grant``. Raises Invalid unless each mechanism was
     reserved, at least as many times: the rules have judged no others.
     """
@@ -125,8 +128,9 @@ def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge
             )
         left[_once(mechanism)] -= mechanism.count
     engine = state.custody.engine_at(grant.sequence)  # the version that priced the reservation
-    prices = price_all(mechanisms, state.people().relation, grant.total.orders, engine)
-    return total(p.charge for p in prices)
+    people = state.people()
+    prices = price_all(mechanisms, people.relation, grant.total.orders, engine, people.units)
+    return bill_of(prices, people.units)
 
 
 def _once(mechanism: Mechanism) -> Mechanism:
@@ -180,8 +184,8 @@ def expire(state: State, asked: Envelope, command: ask.ExpireGrant, now: int) ->
     grant = state.grant(command.grant)
     if not isinstance(grant, Grant) or not grant.due(now):
         raise Conflict("not-due", f"grant {grant.id} is not open past its time")
-    change = End(grant.id, "expired", grant.total)
-    return [outcome(state, asked, EXPIRED, now, _charged(grant.total), change)]
+    change = End(grant.id, "expired", *grant.bill)
+    return [outcome(state, asked, EXPIRED, now, _charged(grant.bill), change)]
 
 
 def count(state: State, asked: Envelope, command: ask.CountAnswers, now: int) -> list[Outcome]:
@@ -212,27 +216,39 @@ def close(state: State, asked: Envelope, command: ask.CloseSparseVector, now: in
     if late := _late(state, asked, grant, now):
         return late
     held = _still_open(grant, now)
-    charge = _realised(state, held)
-    trusted = _trusted(state, asked, held.total - charge, now)
-    body = _charged(charge) | trusted | {"positives": held.positives, "negatives": held.negatives}
-    return [outcome(state, asked, CLOSED, now, body, End(held.id, "committed", charge))]
+    bill = _realised(state, held)
+    trusted = _trusted(state, asked, held.total - bill.total, now)
+    body = _charged(bill) | trusted | {"positives": held.positives, "negatives": held.negatives}
+    return [outcome(state, asked, CLOSED, now, body, End(held.id, "committed", *bill))]
 
 
-def _realised(state: State, grant: Grant) -> Charge:
+def _realised(state: State, grant: Grant) -> Bill:
     """Return the cost of a session after its positives.
 
     The ex-post bound is path-wise, so only the basic currency gives back; the others keep the
     whole charge (theory: mechanisms/selection.py). The difference of the derived values is
-    given back, also where a larger claim was booked.
+    given back, also where a larger claim was booked. What holds along a path for one step holds
+    for each of several, so that it adds up for further units, too.
     """
-    mechanism, relation = _mechanism(grant), state.people().relation
-    whole = charge_of(mechanism.loss_after(mechanism.max_positives or 0, relation), 1)
-    used = charge_of(mechanism.loss_after(grant.positives, relation), 1)
-    before, after = whole.units(Currency.EPSILON), used.units(Currency.EPSILON)
+    mechanism, people = _mechanism(grant), state.people()
+    most, relation = mechanism.max_positives or 0, people.relation
+    both = [mechanism.loss_after(n, relation) for n in (most, grant.positives)]
+    each = []
+    for unit in people.units:
+        stating = further_units.stating(mechanism, unit.name)
+        if isinstance(stating, SparseVector):
+            losses = [stating.loss_after(n, relation) for n in (most, grant.positives)]
+        else:
+            losses = [unit.of(loss, relation) for loss in both]
+        each.append((unit.name, grant.bill.to(unit.name) - _unused(losses, grant.total.axis)))
+    return Bill.of(grant.total - _unused(both, grant.total.axis), each)
+
+
+def _unused(losses: Sequence[Loss], axis: Axis) -> Charge:
+    """Return the epsilon by which a session, of the whole and of the used loss, used less."""
+    before, after = (charge_of(loss, 1).units(Currency.EPSILON) for loss in losses)
     back = before - after if before is not None and after is not None else 0
-    axis = grant.total.axis
-    only_epsilon = [back if currency == Currency.EPSILON else 0 for currency in axis]
-    return grant.total - Charge.over(axis, only_epsilon)
+    return Charge.over(axis, [back if currency == Currency.EPSILON else 0 for currency in axis])
 
 
 def _session(state: State, asked: Envelope, name: str) -> Grant | Settled:
@@ -302,8 +318,8 @@ def _late(state: State, asked: Envelope, grant: Grant | Settled, now: int) -> li
     return None
 
 
-def _charged(charge: Charge) -> Body:
-    return {"charge": Fragment(written(charge.to_json()))}
+def _charged(bill: Bill) -> Body:
+    return {"charge": Fragment(written(bill.total.to_json()))} | bill.written()
 
 
 SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Outcome]]]] = {

@@ -19,6 +19,7 @@ from pydantic import Field
 from accountant.budget.errors import Invalid
 from accountant.budget.population.naming import Data, normal_form
 from accountant.privacy.mechanisms import Relation
+from accountant.privacy.mechanisms.further_units import Units
 
 MAX_CELLS: Final = 10**6
 MOST_DIMENSIONS: Final = 16
@@ -58,10 +59,19 @@ class Population:
     """Why dimensions that look like times of events never change for a unit (times.py)."""
     grown: tuple[tuple[int, int, int], ...] = ()
     """Values that were appended: their dimension's position, the first one's, and the stamp."""
+    units: Units = ()
+    """Further units, by name: parts of the privacy unit, or groups of it. A part lies in the cell
+    of its whole. The members of a group may lie in several cells, whose charges add up for it: what
+    is charged to any cell is charged to every group (``spans``)."""
 
     def __post_init__(self) -> None:
         if self.cells > MAX_CELLS:
             raise ValueError(f"{self.cells} cells are more than {MAX_CELLS}")
+
+    @cached_property
+    def spans(self) -> frozenset[str]:
+        """The units that may lie in several cells: groups, if there are several."""
+        return frozenset(unit.name for unit in self.units if unit.group)
 
     @property
     def exchanges(self) -> bool:
@@ -117,6 +127,19 @@ class Population:
     def explained(self, fixed: Mapping[str, str]) -> Population:
         """Return the population with further reasons why dimensions never change."""
         return replace(self, fixed=tuple(sorted((dict(self.fixed) | dict(fixed)).items())))
+
+    def called(self, unit: str | None = None) -> str:
+        """Return one of a further unit in words, or of the first one: “one person”."""
+        for further in self.units:
+            if further.name == unit:
+                return further.words
+        first, _, rest = self.privacy_unit.partition(" ")
+        article = rest and first.lower() in ("a", "an", "one", "each")
+        return f"one {rest if article else self.privacy_unit}"
+
+    def stating(self, units: Units) -> Population:
+        """Return the population with more further units."""
+        return replace(self, units=tuple(sorted((*self.units, *units))))
 
     def describe(self, cell: tuple[int, ...]) -> dict[str, str]:
         """Return the attribute values of a cell."""

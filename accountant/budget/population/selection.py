@@ -157,6 +157,10 @@ class Selection:
             object.__setattr__(self, "_bare", Selection(False, self.boxes))
         return self._bare or self
 
+    def to_unit(self, *, spans: bool) -> Selection:
+        """Return the cells that are charged for a unit, which ``spans`` several cells or not."""
+        return LASTING if spans and self.lasting else EVERYONE if spans else self
+
     def to_last(self) -> Selection:
         """Return the cells of a charge that may still run, although no grant holds it."""
         return LASTING if self.everyone else self

@@ -35,6 +35,7 @@ from accountant.budget.rules.scope import either
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from accountant.budget.population.population import Population
     from accountant.budget.rules.scope import Scope
 
 CLOSED: Final = "allotment-closed"
@@ -198,7 +199,7 @@ class AllotmentRule(LimitRule):
         text = f"allotment {self.id} {text}: ask without it for the common part"
         return self.finding(compared._replace(code=CLOSED), text)
 
-    def place_in_words(self, dataset: str, client: str) -> str:
+    def place_in_words(self, dataset: str, client: str, people: Population) -> str:
         """Describe an account of the allotment."""
         return f"allotment {self.id}; {scope_name(dataset, client)}"
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from accountant.budget.accounts.kept import Beside, Kept
 from accountant.budget.accounts.peak import Reading
+from accountant.budget.bill import Bill, Per
 from accountant.budget.rules.scope import (
     EVERYTHING,
     Ids,
@@ -90,6 +91,8 @@ class Used(NamedTuple):
     """The dataset of the account, or "*" for a total over datasets."""
     epoch: Epoch
     reading: Reading
+    charge: Charge
+    """What the request costs one of the units that the account counts for."""
     beside: Beside | None = None
     """The same with what is kept for allotments that the request does not draw from, if any are."""
     lock: Lock | None = None
@@ -130,8 +133,9 @@ class View:
     def __init__(self, state: State, request: Request) -> None:
         self._state, self._selection = state, request.selection
         self._route = state.route(request.datasets, request.by, request.purpose, request.allotment)
-        self._readings: dict[int, Reading] = {}
-        """By account: limits that have used the same hold one."""
+        self._readings: dict[tuple[int, int], Reading] = {}
+        """By account and cells: limits that have used the same hold one."""
+        self._bill = request.costs.bill
         self.datasets, self.client, self.now = request.datasets, request.by, request.now
         self.kinds, self.total = request.costs.kinds, request.total
         self.purpose, self.justification = request.purpose, request.justification
@@ -150,8 +154,8 @@ class View:
         in; none if the rule is about other datasets.
         """
         return [
-            Used(counted.key.dataset, counted.epoch, *self._readings_of(counted.key))
-            for counted in self._route.by_rule.get(rule, ())
+            Used(key.dataset, epoch, self._reading(key), self._bill.to(key.unit), self._beside(key))
+            for _, epoch, key in self._route.by_rule.get(rule, ())
         ]
 
     def locked(self, rule: LimitRule) -> list[Lock]:
@@ -174,24 +178,23 @@ class View:
         """Return whether the request is in the scope of a rule of the policy in force."""
         return rule.id in self._route.rules
 
-    def _readings_of(self, key: AccountKey) -> tuple[Reading, Beside | None]:
-        """Return an account over the selected cells: by itself, and beside what allotments keep."""
-        reading = self._reading(key)
+    def _beside(self, key: AccountKey) -> Beside | None:
+        """Return an account over the selected cells beside what allotments keep of it."""
         kept = [
             Kept(one.epoch.capacity, self._account(one.key))
             for one in self._route.keeps.get(key, ())
             if one.rule.stands(self.now)
         ]
-        return reading, Beside(reading.account, self._selection, kept) if kept else None
+        return Beside(self._account(key), self._selection, kept) if kept else None
 
     def _account(self, key: AccountKey) -> Account:
         return (self._state.accounts.get(key) or self._state.account(key)).at(self.now)
 
     def _reading(self, key: AccountKey) -> Reading:
-        account = self._account(key)
-        reading = self._readings.get(id(account))
-        if reading is None:
-            reading = self._readings[id(account)] = Reading(account, self._selection)
+        account, cells = self._account(key), self._state.cells(key.unit, self._selection)
+        place = id(account), id(cells)
+        if (reading := self._readings.get(place)) is None:
+            reading = self._readings[place] = Reading(account, cells)
         return reading
 
     def memory(self, rule: str) -> Any:
@@ -211,12 +214,18 @@ class Told:
     datasets: tuple[Dataset, ...]
     """All that the request was charged to, as it was registered then."""
     total: Charge
+    per: Per
+    """The costs to further units, where they differ from ``total``."""
     places: tuple[tuple[str, ...], ...]
     """The kinds of the mechanisms and of their parts, in order, each once for each place: it is
     followed by the kinds that it is inside of.
     """
     unbounded: Mapping[str, frozenset[str]]
     """The currencies, by kind, in which one invocation has no finite cost."""
+
+    def cost(self, unit: str | None) -> Charge:
+        """Return the cost of the request to one of a unit."""
+        return Bill(self.total, self.per).to(unit or "")
 
 
 class Rule(Strict):

@@ -38,6 +38,8 @@ def findings(
     for mechanism, priced in zip(request.mechanisms, request.priced, strict=True):
         for objection in priced.objections:
             yield _fired(objection.code, "block", objection.text)
+        for text in priced.loose:
+            yield _fired("sensitivities-apart", "flag", text)
         if priced.verdict is Verdict.UNVERIFIABLE:
             yield _fired("unverifiable-claim", "flag", _CLAIM.format(mechanism.kind))
     for kind in request.unplaced:

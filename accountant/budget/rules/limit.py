@@ -28,13 +28,14 @@ from accountant.privacy.curves import Orders, order_of
 from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
 from accountant.privacy.inverse import Total, best_order
 from accountant.privacy.mechanisms import Amount, Mechanism
-from accountant.privacy.units import INFINITE, Charge, Currency, amount, show
+from accountant.privacy.units import INFINITE, Currency, amount, show
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from accountant.budget.accounts.epochs import Epoch
     from accountant.budget.accounts.peak import Peak
+    from accountant.budget.population.population import Population
 
 SMALLEST_DELTA: Final = Decimal("1e-20")
 ALL: Final = "*"
@@ -101,7 +102,7 @@ class LimitRule(ScopedByPurpose):
 
     field: ClassVar[str] = "limit"
     code: ClassVar[str] = "budget-exceeded"
-    reads: ClassVar[frozenset[str]] = frozenset({"used", "total", "locked"})
+    reads: ClassVar[frozenset[str]] = frozenset({"used", "locked"})
 
     limit: LimitSpec
     across: Literal["datasets"] | None = Field(
@@ -121,6 +122,10 @@ class LimitRule(ScopedByPurpose):
     )
     unlock: Unlock | None = Field(
         None, description="the share that may be used grows from nothing: with time, or by request"
+    )
+    unit: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")] | None = Field(
+        None,
+        description="the further unit that it protects, in place of the first one",
     )
     carry: Literal["used", "none"] = Field(
         "used", description="what a new epoch starts with; none is a reset and takes two names"
@@ -142,6 +147,11 @@ class LimitRule(ScopedByPurpose):
 
     @model_validator(mode="after")
     def _unlocks_in_time(self) -> LimitRule:
+        if self.unlock and self.unit is not None:
+            raise ValueError(
+                "a limit for a further unit does not unlock gradually: what is unlocked is counted "
+                "by cells of the first unit; leave out unlock or unit"
+            )
         window = Window.read(self.span) if self.span and self.unlock else None
         if window and window.calendar and self.unlock and self.unlock.length > window.length:
             raise ValueError(
@@ -168,6 +178,18 @@ class LimitRule(ScopedByPurpose):
         return self.per is not None or self.scope.partial
 
     @property
+    def data(self) -> str:
+        """What the rule applies to, as text."""
+        return super().data + (f", for one {self.unit}" if self.unit else "")
+
+    @property
+    def promises(self) -> bool:
+        """Whether it promises something to the first unit of the population: only then a dataset
+        that it covers has a limit.
+        """
+        return not self.divides and self.unit is None
+
+    @property
     def lines(self) -> tuple[object, ...]:
         """What the gate's lines are drawn by, beside the limit."""
         return self.gate, self.orders, self.workload
@@ -185,7 +207,7 @@ class LimitRule(ScopedByPurpose):
     @property
     def counting(self) -> tuple[object, ...]:
         """Which charges it counts, and in which accounts: rules with the same count the same."""
-        return self.scope, self.across, self.per, self.span
+        return self.scope, self.across, self.per, self.span, self.unit
 
     def counts(self, client: str, purpose: object, allotment: str | None) -> bool:
         """Return whether it counts what ``client`` asks for ``purpose``, whatever ``allotment`` it
@@ -234,7 +256,7 @@ class LimitRule(ScopedByPurpose):
         if not (pairs := self.compared_with(view)):
             return None
         used, [most, *_] = zip(*pairs, strict=True)
-        fits, kept, others = compare_all(used, view.total, most, beside=True)
+        fits, kept, others = compare_all(used, most, beside=True)
         if not fits:
             capacity = used[0].epoch.capacity
             kept = kept | {"capacity": [str(most) for _, most in capacity.sides]}
@@ -369,36 +391,39 @@ class LimitRule(ScopedByPurpose):
         """
         return ALL if self.across else dataset, client if self.per else ""
 
-    def place_in_words(self, dataset: str, client: str) -> str:
-        """Describe an account of the rule, and what of it the rule is about."""
+    def place_in_words(self, dataset: str, client: str, people: Population) -> str:
+        """Describe an account of the rule, and what of it the rule is about: of which unit, if the
+        population has several.
+        """
         narrowed = self.scope.narrowed
-        return scope_name(dataset, client) + (f"; of {narrowed}" if narrowed else "")
+        found = scope_name(dataset, client) + (f"; of {narrowed}" if narrowed else "")
+        return found + (f"; for {people.called(self.unit)}" if people.units else "")
 
 
 Kept = dict[str, Any]
 """What an event keeps of one account."""
 
 
-def tightest(used: Sequence[Used], total: Charge, capacity: Capacity) -> tuple[bool, Kept]:
-    """Return whether ``total`` fits in all accounts of a rule, and what the event keeps of the one
+def tightest(used: Sequence[Used], capacity: Capacity) -> tuple[bool, Kept]:
+    """Return whether the charge fits in all accounts of a rule, and what the event keeps of the one
     that decides.
     """
-    fits, kept, _ = compare_all(used, total, capacity)
+    fits, kept, _ = compare_all(used, capacity)
     return fits, kept
 
 
 def compare_all(
-    used: Sequence[Used], total: Charge, capacity: Capacity, *, beside: bool = False
+    used: Sequence[Used], capacity: Capacity, *, beside: bool = False
 ) -> tuple[bool, Kept, list[Kept]]:
-    """Return whether ``total`` fits in all accounts of a rule, what the event keeps of the account
-    that decides, and what it keeps of the others in which ``total`` does not fit: the peak, and the
+    """Return whether the charge fits in all accounts of a rule, what the event keeps of the account
+    that decides, and what it keeps of the others in which it does not fit: the peak, and the
     dataset if there are several accounts. They stand in the order of what they have spent, the most
     first, of equals the first; an account in which it fits is told only if it fits in all. With
     ``beside``, what is kept for allotments counts as if it were spent.
     """
     found = []
     for one in used:
-        epoch, charge = one.epoch, total.on(one.reading.account.axis)
+        epoch, charge = one.epoch, one.charge.on(one.reading.account.axis)
         reading = one.whole if beside else one.reading
         found.append((one, *reading.peak(epoch.gate, epoch.limit, charge, capacity)))
     if len(found) == 1:
@@ -471,7 +496,7 @@ def quoted(
     kept = list(map(int, seen.get("kept", ())))
     beside = list(map(_plus, used, kept)) if kept else used
     cell = seen.get("cell")
-    charge = told.total.on(epoch.axis)
+    charge = told.cost(rule.unit).on(epoch.axis)
     covered = (one.id for one in told.datasets if rule.scope.holds(one))
     dataset, client = rule.place(seen.get("dataset") or next(covered), told.event.by)
     asked = [charge.units(currency) for currency, _ in capacity.sides]
@@ -497,7 +522,7 @@ def quoted(
     if not own and (epsilon or any(along)):
         decides = Currency.DELTA
     return {
-        "scope": rule.seen_by(told.event.by).place_in_words(dataset, client),
+        "scope": rule.seen_by(told.event.by).place_in_words(dataset, client, told.people),
         "dataset": dataset,
         "client": client,
         "group": told.people.describe(cell) if cell is not None else {},

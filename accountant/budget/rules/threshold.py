@@ -30,7 +30,7 @@ class ThresholdRule(Rule):
 
     field: ClassVar[str] = "of"
     code: ClassVar[str] = "threshold-passed"
-    reads: ClassVar[frozenset[str]] = frozenset({"used", "total"})
+    reads: ClassVar[frozenset[str]] = frozenset({"used"})
 
     of: RuleId
     at: str = Field(pattern=r"^\d{1,2}(\.\d+)?%$", description="a percentage below 100 %")
@@ -58,7 +58,7 @@ class ThresholdRule(Rule):
         """Compare the charge with the share in every selected cell."""
         if not (used := view.used(self.of)):
             return None
-        fits, kept = tightest(used, view.total, self.capacity(used[0].epoch))
+        fits, kept = tightest(used, self.capacity(used[0].epoch))
         return Compared(self.id, self.action, not fits, self.code, kept)
 
     def applies(self, told: Told) -> bool:

@@ -38,6 +38,7 @@ class People(Strict):
     neighbouring: Relation = Relation.ADD_OR_REMOVE_ONE
     membership: Membership = Membership.PUBLIC
     dimensions: dict[Identifier, list[str]] = {}  # noqa: RUF012
+    units: ask.FurtherUnits = {}  # noqa: RUF012
 
 
 class Described(Strict):
@@ -131,6 +132,7 @@ class _Ledger:
                 neighbouring=people.neighbouring,
                 membership=people.membership,
                 dimensions=people.dimensions,
+                units=people.units,
             )
         )
         names = {name for each in case.requests for name in named_in(each.ask.dataset)}

@@ -109,7 +109,7 @@ def _demand(state: State, wish: Wish, now: int) -> Demand:
     found: Shares = {}
     for rule, one in _blocking(state, View(state, request)):
         axis = one.reading.account.axis
-        charge, account = request.total.on(axis), (rule.id, one.dataset)
+        charge, account = one.charge.on(axis), (rule.id, one.dataset)
         for currency, most in one.epoch.capacity.sides:
             units, used = charge.units(currency), one.reading.most(axis.index(currency))
             left = 0 if used is None else most - used

@@ -196,7 +196,7 @@ def witness_of(state: State, request: Request, judgement: Judgement) -> Witness:
     for counted, (used, most) in zip(
         route.by_rule.get(name, ()), limit.compared_with(view), strict=True
     ):
-        epoch, charge = used.epoch, request.total.on(used.reading.account.axis)
+        epoch, charge = used.epoch, used.charge.on(used.reading.account.axis)
         fits, peak = used.whole.peak(epoch.gate, epoch.limit, charge, most)
         if not fits:
             cell = peak.cell
@@ -282,7 +282,7 @@ def never_fits(state: State, request: Request) -> list[Compared]:
     view, found = View(state, request), list[Compared]()
     for rule in state.adopted.policy.limits if state.adopted else ():
         for one in view.used(rule.id) if rule.action == "block" else ():
-            charge = request.total.on(one.reading.account.axis)
+            charge = one.charge.on(one.reading.account.axis)
             epsilon, delta, *along = (
                 _need(charge, currency) <= most for currency, most in one.epoch.capacity.sides
             )

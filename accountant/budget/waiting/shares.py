@@ -48,7 +48,7 @@ def _shares(state: State, request: Request) -> Iterator[Fraction]:
     view = View(state, request)
     for rule in state.adopted.policy.limits if state.adopted else ():
         for one in view.used(rule.id) if rule.action == "block" else ():
-            charge = request.total.on(one.reading.account.axis)
+            charge = one.charge.on(one.reading.account.axis)
             found = {
                 currency: _share(charge.units(currency), most)
                 for currency, most in one.epoch.capacity.sides

@@ -47,7 +47,7 @@ def wake(state: State, change: Change, before: Any, entry: Entry) -> None:
         if change.final != grant.total:
             shape = state.people().shape
             for key in keys:
-                index = index.rise(key, grant.selection, shape)
+                index = index.rise(key, state.cells(key.unit, grant.selection), shape)
         queue.index = _scheduled(state, index, keys, entry.time)
     elif isinstance(change, Record):
         keys = [key for booked in before.booked for key in booked.keys]

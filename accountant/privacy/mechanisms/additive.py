@@ -18,10 +18,10 @@ from accountant.privacy.losses import Loss, gaussian, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, Positive
 from accountant.privacy.mechanisms.base import (
     KIND,
-    BaseMechanism,
     Norms,
     Objection,
     Relation,
+    Sensitive,
     Sensitivity,
     body,
     examples,
@@ -30,13 +30,11 @@ from accountant.privacy.mechanisms.base import (
 from accountant.privacy.samples import curve_of_gaussian
 
 
-class Noise(BaseMechanism):
+class Noise(Sensitive):
     """The base of all noise, whose sensitivity must be known in its norm."""
 
-    norm: ClassVar[str]
     noise: ClassVar[str]
 
-    sensitivity: Sensitivity
     scale: Positive
 
     @field_validator("sensitivity")

@@ -6,9 +6,21 @@ from abc import ABC, abstractmethod
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Final, LiteralString, NamedTuple, Self
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    Tag,
+    TypeAdapter,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
@@ -28,6 +40,8 @@ from accountant.privacy.units import Currency, show, units_up
 
 MOST_INVOCATIONS: Final = 10**9
 LARGEST_GROUP: Final = 10**6
+MOST_UNITS: Final = 8
+"""Further units of a population."""
 
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_INVOCATIONS)]
 SmallCount = Annotated[int, Field(strict=True, ge=1, le=LARGEST_GROUP)]
@@ -197,6 +211,48 @@ Sensitivity = Annotated[
 ]
 
 
+_PER: Final[TypeAdapter[dict[str, Decimal | Norms]]] = TypeAdapter(
+    Annotated[
+        dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")], Sensitivity],
+        Field(min_length=1, max_length=MOST_UNITS),
+    ]
+)
+
+
+def _read_per(value: Any) -> tuple[tuple[str, Decimal | Norms], ...] | None:
+    """Return sensitivities by unit, sorted: documents have objects, our own models tuples."""
+    if value is None:
+        return None
+    found = _PER.validate_python(dict(value) if isinstance(value, tuple) else value)
+    return tuple(sorted(found.items(), key=itemgetter(0)))
+
+
+def _write_per(found: tuple[tuple[str, Decimal | Norms], ...] | None) -> Any:
+    return found and _PER.dump_python(dict(found), mode="json", exclude_defaults=True)
+
+
+def _schema_of_per() -> dict[str, Any]:
+    """Return the schema of sensitivities by unit without references to definitions."""
+    found = _PER.json_schema()
+    norms = found.pop("$defs")["Norms"]
+
+    def without(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return [without(one) for one in part] if isinstance(part, list) else part
+        return norms if "$ref" in part else {name: without(one) for name, one in part.items()}
+
+    schema: dict[str, Any] = without(found)
+    return schema
+
+
+SensitivityPer = Annotated[
+    tuple[tuple[str, Decimal | Norms], ...] | None,
+    PlainValidator(_read_per),
+    PlainSerializer(_write_per),
+    WithJsonSchema({"anyOf": [_schema_of_per(), {"type": "null"}]}),
+]
+
+
 class Claim(Record):
     """The client's own figure for one invocation, under the mechanism's own relation."""
 
@@ -300,6 +356,35 @@ class BaseMechanism(Record, ABC):
             f"({in_words(derived)}). Claim at least that, leave the claim out, or correct the "
             "parameters.",
         )
+
+
+class Sensitive(BaseMechanism):
+    """The base of the kinds whose sensitivity may be stated for further units, too."""
+
+    norm: ClassVar[str] = "l1"
+    sensitivity: Sensitivity
+    sensitivity_per: SensitivityPer = None
+    """Sensitivity for one of the population's further units, by its name, such as {"person-day":
+    1}. Absent: what follows from the whole charge (further_units.py). Whatever else is stated of
+    one unit, such as `monotonic`, then holds of this unit as well."""
+
+    @model_validator(mode="after")
+    def _on_no_sample(self) -> Self:
+        if self.sensitivity_per is None:
+            return self
+        if self.sampling is not None:
+            raise PydanticCustomError(
+                "sensitivity_per_sampled",
+                "sensitivity_per does not go with sampling: a sample of units does not hide what "
+                "a part of one changes",
+            )
+        if any(norm(value, self.norm) is None for _, value in self.sensitivity_per):
+            raise PydanticCustomError(
+                "sensitivity_per_norm",
+                "sensitivity_per needs the {norm} sensitivity of each unit",
+                {"norm": self.norm},
+            )
+        return self
 
 
 def in_words(loss: Loss) -> str:

@@ -49,6 +49,7 @@ class TreeAggregation(Gaussian):
     """The number of leaves of each tree: steps between two restarts."""
     leaves_per_unit: SmallCount = Field(default=1, description="Leaves of one unit, at most.")
     _no_sampling = forbidden("sampling", "every unit has its leaves")
+    _no_units = forbidden("sensitivity_per", "how many leaves a further unit has is not stated")
 
     @property
     def mu_squared(self) -> Fraction:

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 from accountant.privacy import balls, engine
 from accountant.privacy.curves import Orders
 from accountant.privacy.losses import UNBOUNDED, Loss
+from accountant.privacy.mechanisms import further_units
 from accountant.privacy.mechanisms.base import BaseMechanism, Objection, Relation, convert
 from accountant.privacy.mechanisms.compound import Compound
+from accountant.privacy.mechanisms.further_units import Unit, Units
 from accountant.privacy.units import Charge, charge_of
 
 CLAIM_SLACK: Final = Fraction(1, 10_000)
@@ -37,6 +39,10 @@ class Priced(NamedTuple):
     charge: Charge
     verdict: Verdict
     objections: tuple[Objection, ...]
+    per: tuple[Charge, ...] = ()
+    """The charge to one of each further unit of the population, in their order."""
+    loose: tuple[str, ...] = ()
+    """Where a stated sensitivity is more than another one allows, in words."""
 
 
 class Derivation(NamedTuple):
@@ -58,24 +64,53 @@ class Derivation(NamedTuple):
 
 
 def price(
-    mechanism: BaseMechanism, population: Relation, orders: Orders = (), version: int | None = None
+    mechanism: BaseMechanism,
+    population: Relation,
+    orders: Orders = (),
+    version: int | None = None,
+    units: Units | None = None,
 ) -> Priced:
-    """Price ``mechanism`` in a population with the relation ``population``, with a Renyi
-    divergence at each of ``orders``, by the bounds of ``version`` (default: today's); never raises.
+    """Price ``mechanism`` in a population with the relation ``population`` and the further
+    ``units`` (None: not known, so that any may be stated), with a Renyi divergence at each of
+    ``orders``, by the bounds of ``version`` (default: today's); never raises.
     """
-    asked = mechanism, population, orders, version or engine.CURRENT
+    asked = mechanism, population, orders, version or engine.CURRENT, units
     if isinstance(mechanism, Compound):
         return _price_compound(*asked)
     return _price(*asked) if mechanism.sampling is None else _price_sampled(*asked)
 
 
-def _price(mechanism: BaseMechanism, population: Relation, orders: Orders, version: int) -> Priced:
+def _price(
+    mechanism: BaseMechanism,
+    population: Relation,
+    orders: Orders,
+    version: int,
+    units: Units | None,
+) -> Priced:
     if engine.in_force() != version:
         with engine.pricing(version):
-            return _price(mechanism, population, orders, version)
+            return _price(mechanism, population, orders, version, units)
     found = derive(mechanism, population)
-    charge = charge_of(found.booked or UNBOUNDED, mechanism.count, orders)
-    return Priced(charge, found.verdict, found.objections)
+    booked = found.booked or UNBOUNDED
+    charge = charge_of(booked, mechanism.count, orders)
+    if units is None or not (units or further_units.states(mechanism)):
+        return Priced(charge, found.verdict, found.objections)
+    stated = mechanism.neighbouring or population
+    objections = found.objections + further_units.objections(mechanism, stated, units)
+    losses = (_for_unit(mechanism, population, booked, unit) for unit in units)
+    per = tuple([charge_of(loss, mechanism.count, orders) for loss in losses])
+    loose = tuple(further_units.loose(mechanism, stated, units))
+    return Priced(charge, found.verdict, objections, per, loose)
+
+
+def _for_unit(mechanism: BaseMechanism, population: Relation, booked: Loss, unit: Unit) -> Loss:
+    """Return the loss of one invocation for one further unit: what its sensitivity gives, or else
+    what follows from the loss ``booked`` for one first unit.
+    """
+    stating = further_units.stating(mechanism, unit.name)
+    if stating is None:
+        return unit.of(booked, population)
+    return derive(stating, population).booked or UNBOUNDED
 
 
 # These take longer to price than to look up. A compound may be as large as a request.

@@ -19,10 +19,10 @@ from accountant.privacy.losses import UNBOUNDED, Loss, bounded_range, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
 from accountant.privacy.mechanisms.base import (
     KIND,
-    BaseMechanism,
     Count,
     Objection,
     Relation,
+    Sensitive,
     body,
     convert,
     examples,
@@ -44,7 +44,7 @@ def _misplaced(monotonic: bool, stated: Relation) -> tuple[Objection, ...]:
     return (Objection("monotonic-needs-add-or-remove", text),)
 
 
-class _Selection(BaseMechanism):
+class _Selection(Sensitive):
     sensitivity: Positive
     """The most by which one privacy unit can change any one score, in score units."""
     scale: Positive
@@ -107,7 +107,7 @@ class Releases(StrEnum):
     NOISY_COMPARISON = "noisy_comparison"
 
 
-class SparseVector(BaseMechanism):
+class SparseVector(Sensitive):
     """Compares noisy answers with one noisy threshold, up to ``max_positives`` positives (c).
 
     Lyu, Su, Li 2017, Alg. 7 and Theorems 4 and 5: eps1 + eps2 + eps3 with eps1 = sensitivity /

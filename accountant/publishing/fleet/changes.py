@@ -80,29 +80,33 @@ def _changed(state: State, event: Event) -> Iterator[ChargeRow]:
         booked = state.journal[-1].before if state.journal else None
     finally:
         drop_journal(state)
-    yield from _booked(outcome.change, booked)
+    yield from _booked(state, outcome.change, booked)
 
 
-def _booked(change: object, before: Any) -> Iterator[ChargeRow]:
+def _booked(state: State, change: object, before: Any) -> Iterator[ChargeRow]:
     """Yield what a request, or settling a grant, has booked in each account."""
     nothing = Charge()
     match change:
         case Reserve(grant):
             for key, added in _by_key(before.booked):
-                yield _change(key, grant.selection, reserved=added, spent=nothing)
+                cells = state.cells(key.unit, grant.selection)
+                yield _change(key, cells, reserved=added, spent=nothing)
         case Admit(reserve=Reserve(grant)):
             for key, added in _by_key(before[1].booked):
-                yield _change(key, grant.selection, reserved=added, spent=nothing)
+                cells = state.cells(key.unit, grant.selection)
+                yield _change(key, cells, reserved=added, spent=nothing)
         case Record(selection=selection):
             for key, added in _by_key(before.booked):
-                yield _change(key, selection, reserved=nothing, spent=added)
+                cells = state.cells(key.unit, selection)
+                yield _change(key, cells, reserved=nothing, spent=added)
         case End():
             grant, booked = before
             bookings = dict(grant.bookings)
             for key, added in _by_key(booked):
                 held = bookings[key]
                 back = nothing.on(held.axis) - held
-                yield _change(key, grant.selection, reserved=back, spent=held + added)
+                cells = state.cells(key.unit, grant.selection)
+                yield _change(key, cells, reserved=back, spent=held + added)
 
 
 def _by_key(booked: Iterable[Booked]) -> list[tuple[AccountKey, Charge]]:

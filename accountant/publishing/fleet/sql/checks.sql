@@ -52,14 +52,14 @@ absorbed AS (
     JOIN event_text k ON k.ledger = s.ledger AND k.type = 'ledger.carried_over.v1'
         AND k.sequence > s.opened AND k.sequence < s.sequence
         AND INSTR(k.body, CONCAT('"client":"","dataset":"', s.dataset,
-                                 '","epoch":0,"rule":"",')) > 0
+                                 '","epoch":0,"rule":"","used":')) > 0
 ),
 written AS (
     SELECT ledger, sequence, dataset, currency,
            SUM(CAST(units AS DECIMAL(38, 0))) AS units,
            SUM(CASE WHEN infinite = 0 THEN 0 ELSE 1 END) AS infinite
     FROM charge
-    WHERE rule = ''
+    WHERE rule = '' AND unit = ''
     GROUP BY ledger, sequence, dataset, currency
 )
 SELECT h.ledger, CAST(NULL AS BIGINT) AS sequence,
@@ -110,7 +110,7 @@ FROM (
     WHERE e.type IN ('grant.reserved.v1', 'grant.committed.v1', 'grant.released.v1',
                      'grant.expired.v1', 'sparse_vector.closed.v1', 'invocation.recorded.v1',
                      'charge.revalued.v1')
-    GROUP BY c.ledger, c.sequence, c.currency, c.held
+    GROUP BY c.ledger, c.sequence, c.unit, c.currency, c.held
     HAVING MIN(c.infinite) = 0 AND MAX(c.infinite) = 0 AND MIN(c.units) <> MAX(c.units)
 ) d
 ORDER BY 1, 2, 3;

@@ -2,5 +2,5 @@
 SELECT ledger, dataset, dimension, value, currency,
        used, used_infinite, reserved, reserved_infinite
 FROM group_total
-WHERE rule = ''
+WHERE rule = '' AND unit = ''
 ORDER BY ledger, dataset, dimension, value, currency;

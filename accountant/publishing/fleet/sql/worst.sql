@@ -9,9 +9,9 @@ FROM (
                PARTITION BY ledger, dataset, currency ORDER BY used_infinite DESC, used DESC, cell
            ) AS place
     FROM narrow
-    WHERE rule = '' AND (used <> 0 OR used_infinite <> 0)
+    WHERE rule = '' AND unit = '' AND (used <> 0 OR used_infinite <> 0)
 ) w
-LEFT JOIN booked b ON b.ledger = w.ledger AND b.rule = '' AND b.dataset = w.dataset
+LEFT JOIN booked b ON b.ledger = w.ledger AND b.rule = '' AND b.unit = '' AND b.dataset = w.dataset
     AND b.currency = w.currency AND b.selection = 0
 JOIN cell c ON c.ledger = w.ledger AND c.cell = w.cell
 WHERE w.place = 1

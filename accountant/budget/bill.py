@@ -1,0 +1,73 @@
+"""A bill: what one thing costs one privacy unit, and one of each further unit of the population."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from accountant.privacy.mechanisms import Priced
+from accountant.privacy.mechanisms.further_units import Units
+from accountant.privacy.units import NOTHING, Charge, total
+
+Per = tuple[tuple[str, Charge], ...]
+"""Charges by the name of the further unit, sorted."""
+
+
+class Bill(NamedTuple):
+    """The charge ``total`` to one privacy unit; in ``per`` those to further units that differ."""
+
+    total: Charge
+    per: Per = ()
+
+    @classmethod
+    def of(cls, whole: Charge, each: Iterable[tuple[str, Charge]]) -> Bill:
+        """Return the bill with charges for ``each`` further unit, those that are alike left out."""
+        return cls(whole, tuple([pair for pair in each if pair[1] != whole]))
+
+    def to(self, unit: str) -> Charge:
+        """Return the charge to one of a unit; of "", the first one."""
+        for name, charge in self.per:
+            if name == unit:
+                return charge
+        return self.total
+
+    def written(self) -> dict[str, Any]:
+        """Return the field of an event that holds the charges to further units, if any."""
+        return {"per": {name: charge.to_json() for name, charge in self.per}} if self.per else {}
+
+    def beyond(self, other: Bill, units: Iterable[str]) -> Bill | None:
+        """Return the excess over ``other``, unit by unit; None if there is none."""
+        more = {name: self._beyond(other, name) for name in ("", *units)}
+        if all(one is None for one in more.values()):
+            return None
+        axis = self.total.axis
+        found = {name: one or NOTHING.on(axis) for name, one in more.items()}
+        return Bill.of(found.pop(""), found.items())
+
+    def _beyond(self, other: Bill, unit: str) -> Charge | None:
+        booked = other.to(unit)
+        return self.to(unit).on(booked.axis).beyond(booked)
+
+
+def per_in(body: Mapping[str, Any], field: str = "per") -> Per:
+    """Return the charges to further units that an event holds."""
+    stated = body.get(field)
+    return () if not stated else tuple(_read(stated))
+
+
+def _read(stated: Mapping[str, Any]) -> Iterator[tuple[str, Charge]]:
+    for name, charge in sorted(stated.items()):
+        yield name, Charge.from_json(charge)
+
+
+def bill_of(prices: Iterable[Priced], units: Units) -> Bill:
+    """Return the bill of mechanisms by their ``prices``, each with a charge for each of ``units``
+    (without any: the same for all).
+    """
+    priced = list(prices)
+    whole = total(p.charge for p in priced)
+    each = (
+        (unit.name, total(p.per[place] if p.per else p.charge for p in priced))
+        for place, unit in enumerate(units)
+    )
+    return Bill.of(whole, each)
