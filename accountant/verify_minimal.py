@@ -421,8 +421,7 @@ class Limit:
     """The limit of a rule in one epoch; if it goes on from ``before``, by the same order."""
 
     def __init__(self, rule: Doc, told: Doc, before: Limit | None) -> None:
-        self.rule, self.number, self.keeps = rule, told["number"], told["keeps"]
-        limit = rule["limit"]
+        self.rule, self.number, limit = rule, told["number"], rule["limit"]
         self.epsilon, delta = number(limit["epsilon"]), number(limit.get("delta", "0"))
         share = delta if rule.get("gate") == "basic" else delta / 10
         self.own = number(limit["own_delta"]) if "own_delta" in limit else share
@@ -433,33 +432,33 @@ class Limit:
         chosen = tuple(map(number, told.get("chosen", []))) or mine
         need(chosen == self.chosen, f"the limit chosen first is not {chosen}")
         self.orders = {name: number(order) for name, order in told.get("orders", {}).items()}
-        taus = [name for name in self.keeps if name.startswith("tau_")]
+        taus = [f"tau_{order}" for order in told.get("renyi", [])]
+        need(bool(taus) == (self.left > 0), "orders go with a delta'")
+        self.keeps = [*SURE, *(["epsilon_squared", "rho", *taus, "mu_squared"] if taus else [])]
+        need(not before or self.keeps == before.keeps, "another order than before")
         self.orders |= {name: number(name[4:]) for name in taus}
-        self.stated = told.get("stated", [])  # Renyi orders of the policy, or of its workload
         self.first, self.lines = -1, list[tuple[int, int, int]]()  # the mu^2 that gdp allowed first
         own = [] if self.gate == "basic" else taus if self.gate == "renyi" else [SECOND[self.gate]]
         self.compared = [*SURE, *own]
         with localcontext(EXACT):
             self.draw(told, before, taus)
-        due = {name: str(most) for name, most in zip(self.compared, self.capacity(), strict=True)}
-        need(told["capacity"] == due, f"the capacity of {rule['id']} should be {due}")
+        due = str(self.capacity()[2]) if self.gate == "gdp" else None
+        need(told.get("capacity") == due, f"the capacity of {rule['id']} should be {due}")
 
     def draw(self, told: Doc, before: Limit | None, taus: list[str]) -> None:
         """Draw the lines: (a S + b) / d units of epsilon at S units of a currency of the gate."""
         parts = {name: Fraction(1, len(taus)) for name in taus}  # of delta', that they share
-        if not self.stated and len(taus) == 2:
+        if not {"orders", "workload"} & self.rule.keys() and len(taus) == 2:
             parts = dict(zip(taus, (Fraction(7, 10), Fraction(3, 10)), strict=True))
-        told_parts = {name: number(part) for name, part in told.get("parts", {}).items()}
-        need(self.gate != "renyi" or told_parts == parts, f"the parts of delta' are {parts}")
         if before:
             self.first = before.first
             kept = [self.orders[name] == before.orders.get(name) for name in self.compared[2:]]
-            need(all(kept) and self.stated == before.stated, "another order than before")
+            need(all(kept), "another order than before")
         else:
             self.check_orders(taus)
         for name in self.compared[2:]:
             if self.gate == "gdp" and not before:  # where the Gaussian curve meets the limit
-                self.first, most = int(told["capacity"][name]), decimal(self.left * 9 / 10)
+                self.first, most = int(told["capacity"]), decimal(self.left * 9 / 10)
                 here = gaussian_delta(self.first, self.epsilon) if self.first else 0
                 above = gaussian_delta(self.first + 1, self.epsilon)
                 need(here <= most < above, f"mu^2 of {self.first} units has the delta {here:.9g}")
@@ -475,11 +474,11 @@ class Limit:
         for name in self.orders.keys() - set(taus):
             check_order(name, self.orders[name], epsilon, left)
         orders = [self.orders[name] for name in taus]
-        if self.stated:
-            need(orders == list(map(number, self.stated)), "other orders than were stated")
-            need(self.rule.get("orders", self.stated) == self.stated, "the rule states others")
+        if "orders" in self.rule:
+            need(orders == list(map(number, self.rule["orders"])), "the rule states other orders")
+        elif "workload" in self.rule:
+            need(len(orders) == 1, "a workload has one order")
         elif taus:
-            need("orders" not in self.rule and "workload" not in self.rule, "orders were stated")
             first, lower = orders[0], round(orders[0] * Fraction(13, 20))
             check_order(taus[0], first, epsilon, left * Fraction(7, 10) if lower > 1 else left)
             need(orders[1:] == [lower] * (lower > 1), f"the second order should be {lower}")

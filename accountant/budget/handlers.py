@@ -210,7 +210,7 @@ def _adopt_policy(state: State, event: Event) -> None:
     for rule in policy.limits:
         number = state.last_epoch.get(rule.id, 0) + 1
         start = start_of(before, rule, used=is_used(state, rule))
-        orders = stated_orders(event.body["epochs"][rule.id])
+        orders = stated_orders(rule, event.body["epochs"][rule.id])
         epoch = next_epoch(before, rule, start, orders, number, event.time)
         state.last_epoch[rule.id] = epoch.number
         if before and start is Start.CARRIED:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, repeat
@@ -58,15 +58,14 @@ class Currency(str):
 
 
 _TAU: Final = "tau_"
+_EXACT: Final = Context(prec=99, traps=[Inexact])
 
 
 def decimal_of(order: Order) -> str:
     """Return an order with a finite decimal as that."""
-    return (
-        str(order)
-        if isinstance(order, int)
-        else f"{Decimal(order.numerator) / order.denominator:f}"
-    )
+    if isinstance(order, int):
+        return str(order)
+    return f"{_EXACT.divide(Decimal(order.numerator), Decimal(order.denominator)):f}"
 
 
 @lru_cache(maxsize=1024)

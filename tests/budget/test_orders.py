@@ -78,7 +78,7 @@ def test_a_workload_is_what_fits_most_often() -> None:
     """
     several = WORKLOAD[:-1] + ", {kind: laplace, sensitivity: 1, scale: 20, count: 5}]"
     book = hospital(training(several), neighbouring="add_or_remove_one")
-    [order] = told(book)["stated"]
+    [order] = told(book)["renyi"]
     both = [STEP, laplace("0.05", 5)]
     admitted = most_runs(book, both)
     for other in ("4", "6.5", "8", "9", "10", "11", "12", "13", "16"):
@@ -121,7 +121,7 @@ def test_an_epoch_without_any_charge_chooses_afresh() -> None:
     book = hospital(training("gate: renyi", "3"))
     book.policy(training("gate: renyi", "1"))
     assert told(book)["start"] == "unused"
-    assert told(book)["capacity"] == told(fresh)["capacity"]
+    assert told(book)["renyi"] == told(fresh)["renyi"] == ["23", "15"]
     assert most(book, laplace("0.01")) == most(fresh, laplace("0.01")) == 473
     book.do("release_grant", grant=grant_in(book.grant(laplace("0.01"))), reason="never run")
     book.policy(training("gate: renyi", "0.9"))

@@ -193,7 +193,11 @@ def _fact(
         epochs = body["epochs"]
         fact["opens_epoch"] = sorted(r for r, epoch in epochs.items() if epoch["start"] != "kept")
         fact["loosens"] = sorted(_loosened(reason) for reason in body["loosens"])
-        fact["capacities"] = {rule: epoch["capacity"] for rule, epoch in epochs.items()}
+        begun = adopted_by(event).epochs.items()  # as whoever has the ledger alone reads it
+        fact["capacities"] = {
+            rule: {name: str(most) for name, most in _capacity(epoch.capacity).items()}
+            for rule, epoch in begun
+        }
     if "added" in body:
         fact["added"] = {name: len(values) for name, values in body["added"].items()}
     if explained is not None:

@@ -86,8 +86,7 @@ def charge(epsilon: int, delta: int = 0) -> dict[str, Any]:
 EPSILON, DELTA = 1_000 * 10**9, 5 * 10**14
 """What the rule of a ledger of our own allows: (1000, 0.5), under the basic gate."""
 RULE = {"id": "a", "limit": {"delta": "0.5", "epsilon": "1000"}, "gate": "basic"}
-CAPACITY = {"delta": str(DELTA), "epsilon": str(EPSILON)}
-EPOCH = {"capacity": CAPACITY, "keeps": ["epsilon", "delta"], "number": 1, "start": "brought"}
+EPOCH = {"number": 1, "start": "brought"}
 
 
 @dataclass

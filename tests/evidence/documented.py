@@ -21,6 +21,7 @@ from accountant.budget.commands import Envelope
 from accountant.budget.sealing import Opened, seal
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy.filters import FILTERS, Limit
+from accountant.privacy.units import decimal_of
 
 SALT = bytes(range(32))
 PURPOSE = "waiting times by sex"
@@ -74,7 +75,7 @@ def spent() -> list[tuple[str, ...]]:
     for name, epsilon, along in SUMS:
         gate = FILTERS[name]
         columns = [
-            [line.order for line in gate.lines(limit)],
+            [decimal_of(line.order) for line in gate.lines(limit)],
             [epsilon],
             along,
             gate.capacity(limit).along,

@@ -69,22 +69,18 @@ def test_the_formulas_give_the_vectors(row: tuple[str, ...]) -> None:
     """The small verifier, which has nothing but the page's formulas, spends as much."""
     gate, order, epsilon, along, most, expected = row
     orders = [] if order == "-" else order.split(", ")
-    capacity: dict[str, Any] = {"epsilon": str(10**9), "delta": str(10**8)}
-    told = {"number": 1, "keeps": list(capacity), "capacity": capacity, "orders": {}}
+    told: dict[str, Any] = {"number": 1}
     rule = {"id": "a", "gate": gate, "limit": {"epsilon": "1", "delta": "1e-6"}}
     used = [None if text == "infinite" else int(text) for text in (epsilon, "0")]
-    if gate == "basic":
-        capacity["delta"] = str(10**9)
-    else:
-        names = [CURRENCIES.get(gate, f"tau_{order}") for order in orders]
-        capacity |= dict(zip(names, most.split(", "), strict=True))
-        told["keeps"] = list(capacity)
-        if gate == "renyi":
-            told["parts"] = dict(zip(names, ("7/10", "3/10"), strict=True))
-        else:
+    names = [CURRENCIES.get(gate, f"tau_{order}") for order in orders]
+    if gate != "basic":
+        told["renyi"] = ["23", "15"]
+        if gate != "renyi":
             told["orders"] = dict(zip(names, orders, strict=True))
+        if gate == "gdp":
+            told["capacity"] = most
         used += [None if text == "infinite" else int(text) for text in along.split(", ")]
     limit = verify_minimal.Limit(rule, told, None)
+    assert [str(units) for units in limit.capacity()[2:]] == most.split(", ") * (gate != "basic")
     assert limit.spent(used) == int(expected)
-    if gate != "basic":
-        assert list(map(Fraction, orders)) == [limit.orders[name] for name in names]
+    assert list(map(Fraction, orders)) == [limit.orders[name] for name in names]

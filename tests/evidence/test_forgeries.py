@@ -72,8 +72,13 @@ def compared(events: list[dict[str, Any]], at: int) -> None:
 
 def roomier(events: list[dict[str, Any]], at: int) -> None:
     """Says that a limit has room for more than its policy says."""
-    capacity = events[at]["epochs"]["a"]["capacity"]
-    capacity["epsilon"] = str(int(capacity["epsilon"]) + 1)
+    capacity = events[at]["rules"]["a"]["capacity"]
+    capacity[0] = str(int(capacity[0]) + 1)
+
+
+def other_orders(events: list[dict[str, Any]], at: int) -> None:
+    """Says that the accounts of a limit without a delta keep a Renyi divergence."""
+    events[at]["epochs"]["a"]["renyi"] = ["10"]
 
 
 def fewer_values(events: list[dict[str, Any]], at: int) -> None:
@@ -110,7 +115,8 @@ CHANGES = [
     (only_total, "invocation.recorded.v1", 0),
     (compared, "grant.reserved.v1", 2),
     (compared, "invocation.recorded.v1", 0),
-    (roomier, "policy.adopted.v1", 0),
+    (roomier, "grant.refused.v1", 0),
+    (other_orders, "policy.adopted.v1", 0),
     (finite, "invocation.recorded.v1", 1),
     (settled, "grant.committed.v1", 0),
     (settled, "grant.expired.v1", 0),

@@ -380,7 +380,6 @@ def seen(epsilon: int, cell: list[int]) -> dict[str, Any]:
 
 INFINITE = [charge(100) | {"infinite": {"epsilon": 1}}]
 MANY = {name: [str(n) for n in range(1001)] for name in "ab"}
-ROOMIER = bundles.CAPACITY | {"epsilon": str(bundles.EPSILON + 1)}
 FIRED = {"fired": [["a", "budget-exceeded"]]}
 WRONG: dict[str, tuple[int, dict[str, Any], str]] = {
     "another ledger": (5, {"ledger": "other"}, "not the next of this ledger"),
@@ -407,7 +406,8 @@ WRONG: dict[str, tuple[int, dict[str, Any], str]] = {
     "refused for nothing": (5, {"type": "grant.refused.v1"}, "the outcome, by []"),
     "an overrun of nothing": (8, {"overrun": True}, "overrun, by []"),
     "no policy": (5, {"policy": ...}, "another policy is in force"),
-    "a roomier limit": (3, epochs(capacity=ROOMIER), "the capacity of a should be"),
+    "a roomier limit": (3, epochs(capacity="1"), "the capacity of a should be None"),
+    "orders of a sum": (3, epochs(renyi=["10"]), "orders go with a delta'"),
     "another epoch": (3, epochs(number=2), "the epoch of a is not 1"),
     "another beginning": (3, epochs(start="empty"), "a does not begin so"),
     "one person": (3, {"by": "PIPE"}, "or one person"),
@@ -639,6 +639,7 @@ def test_orders_and_capacities_of_the_service_are_right(policies: list[str], use
 
 
 TOLD = "limit: {epsilon: 1, delta: 1e-6}, gate: "
+WORKLOAD = "workload: [{kind: gaussian, sensitivity: 1, scale: 20}]"
 CURRENCIES = {"zcdp": "rho", "gdp": "mu_squared", "advanced": "epsilon_squared"}
 
 
@@ -662,25 +663,41 @@ def test_another_renyi_order_is_found(order: str) -> None:
     """
 
     def change(old: str, event: dict[str, Any]) -> None:
-        told = json.dumps(event["epochs"]["a"])
-        event["epochs"]["a"] = json.loads(told.replace(old, f"tau_{order}"))
+        orders = event["epochs"]["a"]["renyi"]
+        orders[orders.index(old)] = order
 
     for gate in ("renyi", "zcdp"):
-        [reason] = findings_of(adopted(TOLD + gate), partial(change, "tau_23"))
+        [reason] = findings_of(adopted(TOLD + gate), partial(change, "23"))
         assert "leaves more room in tau_" in reason or reason == "an order is more than 1"
-        [reason] = findings_of(adopted(TOLD + gate), partial(change, "tau_15"))
+        [reason] = findings_of(adopted(TOLD + gate), partial(change, "15"))
         assert reason == "the second order should be 15"
 
 
-@pytest.mark.parametrize("parts", [{"tau_23": "1/2", "tau_15": "1/2"}, {"tau_23": "1"}, {}])
-def test_another_split_of_delta_is_found(parts: dict[str, str]) -> None:
-    """The lines at two orders share delta', seven to three."""
+@pytest.mark.parametrize("orders", [["23"], ["23", "15", "10"], []])
+def test_more_or_fewer_renyi_orders_are_found(orders: list[str]) -> None:
+    """The lines at two orders share delta', seven to three: nobody drops one or adds a third."""
 
     def change(event: dict[str, Any]) -> None:
-        event["epochs"]["a"]["parts"] = parts
+        event["epochs"]["a"]["renyi"] = orders
 
     [reason] = findings_of(adopted(TOLD + "renyi"), change)
-    assert "the parts of delta'" in reason
+    assert reason in ("the second order should be 15", "orders go with a delta'")
+
+
+@pytest.mark.parametrize("lines", ["orders: [12, 8]", WORKLOAD])
+@pytest.mark.parametrize("orders", [["12"], ["8", "12"], ["12", "9"]])
+def test_other_orders_than_a_rule_states_are_found(lines: str, orders: list[str]) -> None:
+    """They are the rule's, in its order; for a workload there is one."""
+
+    def change(event: dict[str, Any]) -> None:
+        event["epochs"]["a"]["renyi"] = orders
+
+    book = adopted(TOLD + f"renyi, {lines}")
+    if lines == WORKLOAD and len(orders) == 1:  # which one is best takes the prices of its work
+        assert findings_of(book, change) == []
+    else:
+        [reason] = findings_of(book, change)
+        assert reason in ("the rule states other orders", "a workload has one order")
 
 
 @pytest.mark.parametrize("more", [-(10**9), -1, 1, 10**9, 10**40])
@@ -688,8 +705,7 @@ def test_another_gdp_capacity_is_found(more: int) -> None:
     """To the unit: the delta of Gaussian noise at the capacity is within delta', and no further."""
 
     def change(event: dict[str, Any]) -> None:
-        capacity = event["epochs"]["a"]["capacity"]
-        capacity["mu_squared"] = str(int(capacity["mu_squared"]) + more)
+        event["epochs"]["a"]["capacity"] = str(int(event["epochs"]["a"]["capacity"]) + more)
 
     [reason] = findings_of(adopted(TOLD + "gdp"), change)
     assert "units has the delta" in reason
@@ -714,14 +730,14 @@ def test_an_epoch_that_goes_on_keeps_its_order(gate: str, raised: str) -> None:
     they were.
     """
     raised = raised if "limit" in raised else "action: flag, limit: {epsilon: 1, delta: 1e-6}"
-    currency = CURRENCIES.get(gate, "tau_23")
 
     def other_order(event: dict[str, Any]) -> None:
         epoch = event["epochs"]["a"]
         if gate == "renyi":
-            epoch |= json.loads(json.dumps(epoch).replace("tau_23", "tau_30"))
+            epoch["renyi"][0] = "30"
         else:
-            epoch["orders"][currency] = str(Fraction(epoch["orders"][currency]) + 1)
+            [(currency, order)] = epoch["orders"].items()
+            epoch["orders"][currency] = str(Fraction(order) + 1)
 
     def other_choice(event: dict[str, Any]) -> None:
         event["epochs"]["a"]["chosen"] = ["3", "9/10000000"]

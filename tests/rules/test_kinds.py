@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar
 
+import orjson
 import pytest
 from pydantic import Field, ValidationError
 from support import Book, hospital, laplace
@@ -166,16 +167,53 @@ def many(count: int, rule: str) -> str:
     return WIDE + "".join(f"  - {{id: {f'r{n}':x<64}, {rule}}}\n" for n in range(count))
 
 
+def limits(count: int, more: str) -> str:
+    """Limits with a delta, each another, on datasets of their own."""
+    each = "  - {{id: r{0}, limit: {{epsilon: {1}.{2:02}, delta: 1e-6}}, datasets: x{0}-*{3}}}\n"
+    return "".join(each.format(n, 1 + n // 100, n % 100, more) for n in range(count))
+
+
+@pytest.mark.parametrize(("more", "many"), [("", MAX_RULES), (", gate: advanced", 190)])
+def test_as_many_limits_fit_as_a_policy_has_rules(more: str, many: int) -> None:
+    """Limits with a delta too, on data that were used before; under other gates nearly as many."""
+    book = hospital(WIDE)
+    names = [f"x{n}-data" for n in range(many)]
+    for name in names:
+        book.dataset(name)
+    for n in range(0, len(names), 20):
+        book.record(laplace("0.01"), dataset=names[n : n + 20])
+    book.policy(limits(many, more), approved_by="officer")
+    assert len(book.stored[-1]) <= MAX_BYTES
+    assert book.state.adopted is not None
+    assert len(book.state.adopted.epochs) == many
+    replays(book)
+
+
+def test_an_adopting_event_has_room_for_three_hundred_limits() -> None:
+    """It does not say again what follows from a rule: 300 limits with a delta, each another, would
+    fit if a policy could have as many rules.
+    """
+    book = hospital(WIDE)
+    book.policy(limits(MAX_RULES, ""), approved_by="officer")
+    body = orjson.loads(book.stored[-1])
+    assert body["epochs"]["r0"] == {"number": 1, "renyi": ["23", "15"], "start": "brought"}
+    assert 300 * len(book.stored[-1]) < MAX_RULES * MAX_BYTES
+
+
 @pytest.mark.parametrize("gate", ["basic", "renyi", "advanced"])
 def test_a_policy_that_no_event_holds_is_refused(gate: str) -> None:
     """The refusal says how large the adopting event would be and what to do."""
     rule = f"limit: {{epsilon: 0.2, delta: 1e-6}}, gate: {gate}"
-    with pytest.raises(Invalid) as refusal:
-        hospital(many(MAX_RULES - 1, rule))
-    assert refusal.value.code == "event-too-large"
-    told = re.search(r"would have (\d+) bytes.* has 200 rules, 200 of them", refusal.value.detail)
-    assert told is not None
-    assert int(told[1]) > MAX_BYTES
+    for more, said, most in (
+        (f", datasets: {'x' * 99}", r"would have (\d+) bytes.* has 200 rules, 200 of", MAX_BYTES),
+        ("", r"would (?:have|keep up to) (\d+) bytes", MAX_BYTES - 4_096),
+    ):
+        with pytest.raises(Invalid) as refusal:
+            hospital(many(MAX_RULES - 1, rule + more))
+        assert refusal.value.code == "event-too-large"
+        told = re.search(said, refusal.value.detail)
+        assert told is not None
+        assert int(told[1]) > most
     book = hospital(many(64, rule))
     assert book.grant(laplace("0.1")).type == "grant.reserved.v1"
     assert book.grant(laplace("0.3")).type == "grant.refused.v1"

@@ -815,7 +815,9 @@ class Naive:
             self.spent, self.true, self.held = [], [], {}
         self.window = Window.read(rule.get("window") or rule["refresh"])
         self.epoch = epoch["number"]
-        self.axis = tuple(epoch["keeps"])
+        orders = [f"tau_{order}" for order in epoch.get("renyi", ())]
+        more = ("epsilon_squared", "rho", *orders, "mu_squared") if orders else ()
+        self.axis = ("epsilon", "delta", *more)
 
     def lift(self, least: Sum, now: int) -> None:
         """No cell has less, nor any that comes later; what is open is spent."""

@@ -147,14 +147,15 @@ def adopted_by(event: Event) -> Adopted:
             epsilon, filter_delta = map(Fraction, one["chosen"])
             chosen = epsilon, filter_delta
         since = microseconds(one["since"]) if "since" in one else event.time
-        whole, orders = one.get("whole", True), stated_orders(one)
+        whole, orders = one.get("whole", True), stated_orders(rule, one)
         epochs[rule.id] = epoch_of(rule, chosen, orders, one["number"], since, whole=whole)
     return Adopted(policy, command["source_digest"], event.sequence, epochs)
 
 
-def stated_orders(epoch: Mapping[str, Any]) -> Orders:
-    """Return the Renyi orders of an epoch in an event, if the policy states them."""
-    return tuple(map(order_of, map(Fraction, epoch.get("stated", ()))))
+def stated_orders(rule: LimitRule, told: Mapping[str, Any]) -> Orders:
+    """Return the Renyi orders of an epoch in an event, if the rule states them or a workload."""
+    stated = told.get("renyi", ()) if rule.orders or rule.workload else ()
+    return tuple(map(order_of, map(Fraction, stated)))
 
 
 def start_of(before: Adopted | None, rule: LimitRule, *, used: bool) -> Start:

@@ -23,8 +23,8 @@ from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, rfc3339
 from accountant.privacy.curves import Orders
-from accountant.privacy.filters import FILTERS, RENYI, parts_of
-from accountant.privacy.units import SURE, Charge, Currency, decimal_of
+from accountant.privacy.filters import FILTERS, GDP
+from accountant.privacy.units import SURE, Charge, Currency, decimal_of, orders_in
 
 
 def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: int) -> Body | None:
@@ -36,8 +36,9 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
     if state.adopted and state.adopted.policy == policy:
         return None
     _confirm_closed(state, policy, command.closes)
-    epochs = {rule.id: _epoch(state, rule, now) for rule in policy.limits}
-    body = {"epochs": epochs, "loosens": loosens(state, policy)}
+    begun = {rule.id: _begins(state, rule, now) for rule in policy.limits}
+    told = {rule.id: _told(state, rule, *begun[rule.id]) for rule in policy.limits}
+    body = {"epochs": told, "loosens": loosens(state, policy)}
     size = size_of(state.next_event(asked, "policy.adopted.v1", now, body))
     if size > MAX_BYTES:
         raise Invalid(
@@ -46,7 +47,7 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
             f"it has {len(policy.rules)} rules, {len(policy.limits)} of them limits; leave out "
             "rules, or shorten ids, patterns and lists",
         )
-    kept = _most_kept(state, policy, epochs)
+    kept = _most_kept(state, policy, {name: epoch for name, (_, epoch) in begun.items()})
     if kept > MAX_BYTES - _ROOM:
         raise Invalid(
             "event-too-large",
@@ -92,12 +93,13 @@ _SEEN: Final = len('"":{"cell":[],"dataset":"","used":[]},')
 _BESIDE: Final = len('"beside":[],"more":10000,')
 _ITS_CAPACITY: Final = len('"capacity":[],')
 _ITS_LOCKED: Final = len('"locked":[],')
-_UNITS: Final = len('"",') + 19
-"""Bytes of a sum, of at most 2^62, in a list."""
-_KEPT: Final = len('"kept":[],') + 2 * _UNITS
+_UNITS: Final = len('"",')
+_MOST_DIGITS: Final = 19
+"""Digits of a sum, of at most 2^62."""
+_KEPT: Final = len('"kept":[],') + 2 * (_UNITS + _MOST_DIGITS)
 
 
-def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Body]) -> int:
+def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Epoch]) -> int:
     """Return the most bytes that a request's event has of rules: of each that it fired, and of each
     limit and threshold the sums at a cell, with capacity and what is locked if it is a limit; and
     what the limits together list beside. The positions of a cell of d dimensions have at most d + 6
@@ -109,11 +111,14 @@ def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Body]) -> int:
         found += 2 * len(rule.id) + len(rule.code) + _FIRED
         of = limits.get(rule.of if isinstance(rule, ThresholdRule) else rule.id)
         if of is not None:
-            sums = len(epochs[of.id]["capacity"]) * _UNITS
+            sides = epochs[of.id].capacity.sides
+            sums = len(sides) * (_UNITS + _MOST_DIGITS)
             account = sums + cell + _SEEN + (0 if of.across else ask.LONGEST_ID)
             account += sums + _ITS_LOCKED if of.unlock else 0
             account += _KEPT if of.id in policy.allotments else 0
-            found += account + (sums + _ITS_CAPACITY + _BESIDE if of is rule else 0)
+            found += account
+            if of is rule:
+                found += _ITS_CAPACITY + sum(_UNITS + len(str(most)) for _, most in sides) + _BESIDE
             beside = max(beside, 0 if of.across else account)
     return found + policy.most_beside * beside
 
@@ -164,25 +169,26 @@ _CLOSED: Final = (
 )
 
 
-def _epoch(state: State, rule: LimitRule, now: int) -> Body:
-    """Return the facts of the epoch of ``rule``, once adopted, that a verifier needs."""
+def _begins(state: State, rule: LimitRule, now: int) -> tuple[Start, Epoch]:
+    """Return how ``rule`` begins, and the epoch that it is in, once adopted."""
     start = start_of(state.adopted, rule, used=is_used(state, rule))
     number = state.last_epoch.get(rule.id, 0) + 1
-    epoch = next_epoch(state.adopted, rule, start, _stated(state, rule), number, now)
-    stated: Body = {
-        "number": epoch.number,
-        "start": start.name.lower(),
-        "capacity": {str(currency): str(most) for currency, most in epoch.capacity.sides},
-        "keeps": [str(currency) for currency in epoch.axis],
-    }
+    return start, next_epoch(state.adopted, rule, start, _stated(state, rule), number, now)
+
+
+def _told(state: State, rule: LimitRule, start: Start, epoch: Epoch) -> Body:
+    """Return what the event says of an epoch: what does not follow from the rule, or is easier to
+    check than to find.
+    """
+    stated: Body = {"number": epoch.number, "start": start.name.lower()}
     if start is Start.KEPT:
         stated["since"] = rfc3339(epoch.since)
-    if orders := _orders(epoch, brings=bool(sources_of(state, rule, start))):
-        stated["orders"] = orders
-    if parts := parts_of(epoch.limit) if epoch.gate is RENYI else ():
-        stated["parts"] = {str(Currency.tau(order)): str(part) for order, part in parts}
-    if epoch.limit.orders:
-        stated["stated"] = list(map(decimal_of, epoch.limit.orders))
+    if orders := orders_in(epoch.axis):
+        stated["renyi"] = list(map(decimal_of, orders))
+    if isinstance(epoch.gate, GDP):
+        stated["capacity"] = str(epoch.capacity.along[0])
+    if lines := _orders(epoch, brings=bool(sources_of(state, rule, start))):
+        stated["orders"] = lines
     if epoch.limit.chosen is not None:
         stated["chosen"] = list(map(str, epoch.limit.chosen))
     if not epoch.whole:
@@ -191,9 +197,9 @@ def _epoch(state: State, rule: LimitRule, now: int) -> Body:
 
 
 def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
-    """Return the orders at which a verifier draws lines, as exact fractions: the gate's own, and if
-    the epoch ``brings`` sums of epsilons, those of all gates that count them. The name of a Renyi
-    divergence states its order.
+    """Return the orders at which a verifier draws lines, as exact decimals: the gate's own, and if
+    the epoch ``brings`` sums of epsilons, those of all gates that count them. Those of Renyi
+    divergences are told by themselves.
     """
     gates = FILTERS.values() if brings and epoch.axis != SURE else [epoch.gate]
     lines = [
@@ -202,7 +208,9 @@ def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
         for line in gate.lines(epoch.limit)
         if gate is epoch.gate or gate.per_epsilon(line) is not None
     ]
-    return {str(line.currency): str(line.order) for line in lines if line.currency.order is None}
+    return {
+        str(line.currency): decimal_of(line.order) for line in lines if line.currency.order is None
+    }
 
 
 def _stated(state: State, rule: LimitRule) -> Orders:
