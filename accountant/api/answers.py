@@ -241,16 +241,11 @@ def _admitted(entry: Entry, kept: _Kept) -> models.Reservation:
 
 
 def _grant(entry: Entry, kept: _Kept, ttl: int) -> models.Reservation:
-    judged = _judged(entry, kept)
     return {
         "id": f"g{entry.sequence}",
         "state": "reserved",
         "expires": rfc3339(entry.time + ttl * SECOND),
-        "charge": judged["charge"],
-        "flags": judged["flags"],
-        "decision": judged["decision"],
-        "sequence": judged["sequence"],
-        "time": judged["time"],
+        **_judged(entry, kept),
     }
 
 

@@ -34,6 +34,7 @@ _FORMS: Final = {
     r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$": (
         "must be a time in UTC such as 2026-11-24T10:00:00Z"
     ),
+    r"^\d{4}-\d\d-\d\d$": "must be a day such as 2027-03-31",
     r"^https?://[^\s]+$": "must be an address that begins with http:// or https://",
     r"^[^\x00-\x1f\x7f]+$": "must not be empty, nor have line ends or control characters",
     r"^([2-9]|[1-9][0-9]{1,5})$": "must be a whole order from 2 to 999999",

@@ -121,10 +121,10 @@ class Policy(Strict):
 
     @property
     def most_beside(self) -> int:
-        """How many accounts its limits together list beside those that decide, in one event: with
-        the rules they are no more than ``MAX_RULES``, for which an event has room.
+        """How many accounts its limits together list beside those that decide, in one event; none,
+        and no number of them, where many rules leave an event no room.
         """
-        return min(MOST_BESIDE, MAX_RULES - len(self.rules))
+        return MOST_BESIDE if len(self.rules) <= MAX_RULES // 2 else 0
 
     @cached_property
     def allotments(self) -> dict[str, tuple[AllotmentRule, ...]]:

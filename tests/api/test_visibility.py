@@ -91,13 +91,24 @@ def test_the_table_has_every_call(shared: World) -> None:
     assert all((row.seen == "none") == ("p" not in row.roles) for row in documented() if row.roles)
 
 
-THEIRS = {"grant": "g3", "sequence": "3", "decision": "d3", "place": "0/000.p/5", "dataset": "d"}
-MINE = THEIRS | {"grant": "g6", "sequence": "6", "decision": "d6"}
+THEIRS = {
+    "grant": "g4",
+    "sequence": "4",
+    "decision": "d4",
+    "place": "0/000.p/5",
+    "dataset": "d",
+} | {
+    "dimension": "sex",
+    "proposal": "2",
+}
+MINE = THEIRS | {"grant": "g7", "sequence": "7", "decision": "d7"}
 BODIES: dict[str, Any] = {
     "/grants": ask(laplace("5")),
     "/preview": ask(laplace("5"), allotment="mine"),
     "/invocations": ask(laplace("5")),
+    "/preview/batch": {"items": [ask(laplace("5"))]},
     "/batch": {"items": [{"type": "ask_grant"} | ask(laplace("5"))]},
+    "/republications": {"dataset": "d", "answer": "0" * 64},
     "/release": {"reason": "not run"},
     "/answers": {"positives": 1, "negatives": 0},
     "/sparse-vector": {"dataset": "d", "mechanism": {"kind": "sparse_vector"}},
@@ -163,5 +174,5 @@ def test_overseers_see_everything(shared: World, who: str) -> None:
 
 def test_a_pipeline_may_hold_a_receipt_of_its_own_event(shared: World) -> None:
     """Its receipt proves its own event, and no other can be had."""
-    assert shared.get("/receipts/6", who="mine-one").status_code == 200
+    assert shared.get("/receipts/7", who="mine-one").status_code == 200
     assert shared.get("/receipts/4", who="mine-one").status_code == 403

@@ -262,7 +262,7 @@ def test_the_version_of_the_bounds_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(engine, "CURRENT", 2)
     book = hospital()
     book.do("adopt_engine", SYSTEM, version=2)
-    assert taken_up(book.state).custody.engines == ((0, 1), (3, 2))
+    assert taken_up(book.state).custody.engines == ((0, 1), (4, 2))
 
 
 def test_sums_of_any_size_are_kept() -> None:

@@ -295,9 +295,9 @@ def test_a_report_opens_texts_and_knows_what_was_published(line: Line) -> None:
     assert shown["ledger"]["checkpoint"] is None
     line("export", "-p", "fair", str(line.folder / "bundle.tar"))  # which signs
     shown = json.loads(line("report", "-p", "fair", "--format", "json"))
-    assert shown["ledger"]["checkpoint"]["size"] == 5
+    assert shown["ledger"]["checkpoint"]["size"] == 6
     assert shown["ledger"]["checkpoint"]["continued"] is True
-    line("erase", "-p", "fair", "--event", "3", "--reason", "asked to forget")
+    line("erase", "-p", "fair", "--event", "4", "--reason", "asked to forget")
     shown = line("report", "-p", "fair", "--format", "json")
     assert "(erased)" in shown
     assert "Mrs X" not in shown
@@ -321,8 +321,8 @@ def test_erasing_tells_when_somebody_still_reads_the_text(
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM text").fetchone()
         monkeypatch.setattr(custody, "_PATIENCE", 0.1)
-        shown = line(*words, "3", code=1)
-        assert "erased: purpose of event 3" in shown
+        shown = line(*words, "4", code=1)
+        assert "erased: purpose of event 4" in shown
         assert "may still be found in its write-ahead log" in shown
     assert "may still" not in line(*words, "4")
 
@@ -409,7 +409,7 @@ def test_any_decision_is_explained_with_its_integers(line: Line, world: Callable
             name: served[name] for name in ("id", "type", "outcome", "rules", "charge")
         }
     said = line("explain", granted["id"], "-p", "fair")
-    assert "decision: allow, by the policy of event 2" in said
+    assert "decision: allow, by the policy of event 3" in said
     assert "laplace: epsilon 0.3, delta 0 (unclaimed)" in said
     assert "epsilon: 0 + 300000000 <= 1000000000 (in 1e-9)" in said
     said = line("explain", str(refused["sequence"]), "-p", "fair", code=1)

@@ -84,11 +84,24 @@ def batched(home: Path) -> bytes:
     )
     digest = sha256(b"as it was published").hexdigest()
     house.do("republish_answer", grant=grants[0], dataset="d", answer=digest)
+    _waits(house)
     past = [make("record_invocations", **ask(laplace(e))) for e in ("0.5", "2000")]
     _batch(house, *past)
     data = house.bundle()
     house.close()
     return data
+
+
+def _waits(house: House) -> None:
+    """One request waits until another's budget comes back, one in vain, one not any more."""
+    most = grant_in(house.do("ask_grant", **ask(laplace("98.5"), purpose="nearly all")))
+    house.do("ask_grant", **ask(laplace("0.5", 6), wait="7d", at_least=2, purpose="two will do"))
+    house.do("ask_grant", **ask(laplace("98"), wait=60, purpose="for a minute"))
+    gone = grant_in(house.do("ask_grant", **ask(laplace("98"), wait="2h", purpose="never mind")))
+    house.do("release_grant", grant=gone, reason="not needed any more")
+    house.do("release_grant", grant=most, reason="it was not run")
+    house.clock.forward(61)
+    house.service.expire_due()
 
 
 def _batch(house: House, *items: Command) -> tuple[Event, ...]:

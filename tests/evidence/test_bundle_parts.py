@@ -29,7 +29,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> House:
     made.publisher.rotate("fair", "operator:o")
     made.sign()
     adopt(made, ROOMS.replace("100", "200"), confirmed_by="officer")
-    made.service.erase("fair", "officer", 3, None, "asked for")
+    made.service.erase("fair", "officer", 4, None, "asked for")
     many(made, 250)
     made.sign()
     assert 768 < made.head().size < 1_024
@@ -131,11 +131,11 @@ def test_a_text_that_was_erased_is_not_in_a_later_part(house: Callable[..., Hous
     made.grant(purpose="stays not")
     many(made, 300)
     kept = dict(members_of(made.bundle()))["texts/000"]
-    made.service.erase("fair", "officer", 3, None, "   ")
+    made.service.erase("fair", "officer", 4, None, "   ")
     first, rest = members_of(made.bundle(0, 255)), made.bundle(256)
     assert reasons(audit(packed(first), rest)) == []
     assert reasons(audit(packed([*first, ("texts/000", kept)]), rest)) == [
-        "event 305: the purpose of event 3 is there, though it was erased"
+        "event 306: the purpose of event 4 is there, though it was erased"
     ]
 
 
@@ -190,7 +190,7 @@ def test_a_kept_checkpoint_may_be_larger_than_the_first_part(house: Callable[...
     many(made, 100)
     assert reasons(audit(first, made.bundle(256), earlier=[kept])) == []
     assert reasons(audit(made.bundle(256), earlier=[kept])) == []
-    assert audit(made.bundle(256), earlier=[kept.replace(b"\n404\n", b"\n403\n")]).count == 1
+    assert audit(made.bundle(256), earlier=[kept.replace(b"\n405\n", b"\n404\n")]).count == 1
 
 
 def test_a_part_is_anchored_by_its_own_signature_only(home: House) -> None:
@@ -220,7 +220,7 @@ def test_kept_checkpoints_and_receipts_are_continued(house: Callable[..., House]
     kept += [log.receipt(sequence, last).to_bytes() for sequence in (0, 7)]
     assert reasons(audit(data, earlier=kept)) == []
     for wrong in (
-        kept[0].replace(b"\n4\n", b"\n5\n"),
+        kept[0].replace(b"\n5\n", b"\n6\n"),
         kept[0].replace(ORIGIN.encode(), b"example.org/ledges"),
         kept[0][:-10],
         kept[-1][:40],

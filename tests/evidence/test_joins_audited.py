@@ -11,11 +11,11 @@ from typing import Any
 
 import bundles
 import pytest
-from bundles import SUBJECTS, audited, canonical, take
+from bundles import SUBJECTS, canonical, take
 from house import House, audit, reasons, resident
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Book, cells_of, gaussian, laplace, make, snapshot, sparse_vector
+from support import Book, audited, cells_of, gaussian, laplace, make, snapshot, sparse_vector
 
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of

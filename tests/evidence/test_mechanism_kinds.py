@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bundles import audited
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Book, gaussian, hospital, laplace, mechanism, sparse_vector
+from support import Book, audited, gaussian, hospital, laplace, mechanism, sparse_vector
 
 from accountant.budget.request import places_in
 from accountant.privacy.mechanisms import KINDS
@@ -164,7 +163,7 @@ def test_the_small_verifier_finds_a_grant_of_a_denied_kind(
     book.grant(body)
     book.stored = [one.replace(b'"unary_encoding"', f'"{kind}"'.encode()) for one in book.stored]
     where = [each["where"] for each in audited(book).findings if "rule none" in each["reason"]]
-    assert where == [3]
+    assert where == [4]
 
 
 def kinds_of(body: dict[str, Any]) -> Iterator[str]:

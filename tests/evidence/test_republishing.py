@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from bundles import audited, canonical
-from support import SECOND, Book, hospital, laplace, make, snapshot, sparse_vector
+from bundles import canonical
+from support import SECOND, Book, audited, hospital, laplace, make, snapshot, sparse_vector
 
 from accountant.budget.commands import Envelope
 from accountant.budget.decide import decide
@@ -107,7 +107,7 @@ def test_it_is_the_same_client_on_the_same_data(book: Book) -> None:
 
 
 FORGED = {
-    "a grant that is open": {"grant": "g5"},
+    "a grant that is open": {"grant": "g6"},
     "a grant that there is not": {"grant": "g77"},
     "other data": {"dataset": "e"},
 }
@@ -118,7 +118,7 @@ def test_neither_verifier_believes_another(book: Book, change: dict[str, str]) -
     """What the service would have refused is a finding."""
     grant = book.grant(laplace("0.1"))
     opened = book.grant(laplace("0.1"))
-    assert (grant.sequence, opened.sequence) == (4, 5)
+    assert (grant.sequence, opened.sequence) == (5, 6)
     commit(book, grant)
     republish(book, grant)
     event = json.loads(book.stored[-1])

@@ -198,7 +198,7 @@ def test_the_command_writes_every_population(
     assert run(monkeypatch, world, "fleet", str(folder), "--json") == 0
     said = json.loads(capsys.readouterr().out)
     [ledger] = said["ledgers"]
-    assert (said["folder"], ledger["ledger"], ledger["size"]) == (str(folder), "fair", 4)
+    assert (said["folder"], ledger["ledger"], ledger["size"]) == (str(folder), "fair", 5)
     assert ledger["root"] == world.head().root.hex()
     assert (folder / "charge" / "fair.parquet").is_file()
     assert run(monkeypatch, world, "fleet", str(folder)) == 2

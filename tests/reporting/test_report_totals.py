@@ -217,6 +217,10 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "clock.accepted.v1",
         "batch.opened.v1",
         "batch.refused.v1",  # collected as the refusal of one item
+        "grant.waiting.v1",
+        "grant.cancelled.v1",
+        "grant.admitted.v1",  # collected as the grant that it opens
+        "grant.timed_out.v1",  # and as a refusal
     }
     assert set(TYPES) == nothing | JUDGED | set(SETTLING) | {RECOVERED, REVALUED}
     assert BOOKING < JUDGED

@@ -290,7 +290,7 @@ class Oracle:
         if "of" in rule:
             return self._threshold(rule, asked, now)
         named = "part_of" in rule and command.get("allotment") == rule["id"]
-        if named and (closed := self._closed(rule, asked, now)):
+        if named and (closed := self._shut(rule, asked, now)):
             return True, "allotment-closed", {"closed": closed, "alike": True}
         if not self._about(rule, asked):
             return None
@@ -335,7 +335,7 @@ class Oracle:
         seen.pop("beside", None)
         return not fits, "threshold-passed", seen
 
-    def _closed(self, rule: dict[str, Any], asked: Envelope, now: int) -> str | None:
+    def _shut(self, rule: dict[str, Any], asked: Envelope, now: int) -> str | None:
         """Why a request may not draw from the allotment that it names; None if it may."""
         if not standing(rule, now):
             return "until"
@@ -519,7 +519,7 @@ class Oracle:
             if "per_request" in rule.get("unlock", {}):
                 cells = frozenset(self.cells) if asked.cells is None else asked.cells
                 for name, _, *place in self._places(rule, asked):
-                    self.arrived.append(((name, 0, place[0], place[1]), cells, now))
+                    self.arrived.append(((name, 0, *place), cells, now))
 
     # -- booking -----------------------------------------------------------------------------
 
@@ -617,7 +617,8 @@ class Oracle:
             assert adopted is not None
             self._adopt(body, adopted, event.time)
         else:
-            assert kind in ("batch.opened", "grant.noted", "text.erased"), kind
+            quiet = ("batch.opened", "grant.noted", "text.erased", "change.proposed")
+            assert kind in quiet, kind
         return None
 
     def _request(self, by: str, command: dict[str, Any], name: str, now: int) -> Found:

@@ -182,7 +182,7 @@ def test_as_many_limits_fit_as_a_policy_has_rules(more: str, many: int) -> None:
         book.dataset(name)
     for n in range(0, len(names), 20):
         book.record(laplace("0.01"), dataset=names[n : n + 20])
-    book.policy(limits(many, more), approved_by="officer")
+    book.policy(limits(many, more), confirmed_by="officer")
     assert len(book.stored[-1]) <= MAX_BYTES
     assert book.state.adopted is not None
     assert len(book.state.adopted.epochs) == many
@@ -194,7 +194,7 @@ def test_an_adopting_event_has_room_for_three_hundred_limits() -> None:
     fit if a policy could have as many rules.
     """
     book = hospital(WIDE)
-    book.policy(limits(MAX_RULES, ""), approved_by="officer")
+    book.policy(limits(MAX_RULES, ""), confirmed_by="officer")
     body = orjson.loads(book.stored[-1])
     assert body["epochs"]["r0"] == {"number": 1, "renyi": ["23", "15"], "start": "brought"}
     assert 300 * len(book.stored[-1]) < MAX_RULES * MAX_BYTES

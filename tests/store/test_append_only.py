@@ -69,7 +69,7 @@ REFUSED = [
     "REPLACE INTO cosignature VALUES ('fair', 0, 'w', '')",
     "UPDATE text SET text = 'another'",
     "UPDATE text SET sequence = sequence + 1",
-    "REPLACE INTO text VALUES ('fair', 3, 'purpose', x'00', 'another')",
+    "REPLACE INTO text VALUES ('fair', 4, 'purpose', x'00', 'another')",
 ]
 
 

@@ -107,8 +107,8 @@ def test_every_statement_names_its_ledger(world: Callable[..., World], hosted: H
         grant = made.post("/grants", ask(laplace("0.1"), purpose="ops")).json()["id"]
         made.post(f"/grants/{grant}/commit", {})
         made.publisher.publish("fair")
-        made.service.erase("fair", "officer", 3, None, "law")
-        for path in ("/accounts", "/events", "/log/checkpoint", "/receipts/3", "/report"):
+        made.service.erase("fair", "officer", 4, None, "law")
+        for path in ("/accounts", "/events", "/log/checkpoint", "/receipts/4", "/report"):
             made.get(path)
         made.service.expire_due()
         made.service.ready()

@@ -86,9 +86,9 @@ except Unavailable:
 else:
     raise SystemExit("the limit was never met")
 sequence = service.state("fair").sequence
-assert sequence == 4 + done, (sequence, done)
+assert sequence == 5 + done, (sequence, done)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-assert ask(f"k{done}").sequence == 4 + done
+assert ask(f"k{done}").sequence == 5 + done
 print(done)
 """
 
@@ -110,7 +110,7 @@ def test_a_write_that_the_system_cuts_off_changes_nothing(world: Callable[..., W
     )
     assert run.returncode == 0, run.stderr
     fresh = world()
-    assert fresh.head().size == 4 + int(run.stdout) + 1
+    assert fresh.head().size == 5 + int(run.stdout) + 1
     clean(fresh)
 
 

@@ -69,7 +69,7 @@ def test_the_second_verifier_follows_a_wait() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"grant": "g5"},
+        {"grant": "g6"},
         {"client": "two"},
         {"request": {"dataset": "d", "mechanisms": [laplace("0.5", 7)], "type": "ask_grant"}},
         {"request": {"dataset": "d", "mechanisms": [laplace("0.4", 4)], "type": "ask_grant"}},
@@ -87,7 +87,7 @@ def test_the_second_verifier_finds_a_wait_that_ends_twice() -> None:
     document = orjson.loads(admitted) | {"sequence": len(book.stored)}
     document["time"] = orjson.loads(book.stored[-1])["time"]
     book.stored.append(orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
-    assert [one for one in audited(book).findings if "g4" in one["reason"]]
+    assert [one for one in audited(book).findings if "g5" in one["reason"]]
 
 
 def test_the_second_verifier_finds_who_overtook_an_equal() -> None:

@@ -27,9 +27,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def made(world: Callable[..., World], clock: Clock) -> World:
-    """A service whose one limit is used up by the grant g3."""
+    """A service whose one limit is used up by the grant g4."""
     made = world(clock).hospital(RULES)
-    assert made.post("/grants", ask(laplace(2))).json()["id"] == "g3"
+    assert made.post("/grants", ask(laplace(2))).json()["id"] == "g4"
     return made
 
 
@@ -42,26 +42,26 @@ def waits(made: World, **more: Any) -> dict[str, Any]:
 def test_a_wait_is_answered_by_202_and_a_retry_like_a_poll(made: World) -> None:
     """It is 202 while it waits, and what a grant's answer is once it is admitted."""
     first = waits(made)
-    assert (first["status"], first["state"], first["id"]) == (202, "waiting", "g4")
+    assert (first["status"], first["state"], first["id"]) == (202, "waiting", "g5")
     assert waits(made)["status"] == 202
-    assert made.get("/grants/g4").json()["state"] == "waiting"
-    made.post("/grants/g3/release", {"reason": "not run"})
+    assert made.get("/grants/g5").json()["state"] == "waiting"
+    made.post("/grants/g4/release", {"reason": "not run"})
     again = waits(made)
-    assert (again["status"], again["id"], again["waited_as"]) == (201, "g6", "g4")
+    assert (again["status"], again["id"], again["waited_as"]) == (201, "g7", "g5")
     assert again["count"] == 1
-    polled = made.get("/grants/g4?wait=30s").json()
-    assert (polled["id"], polled["state"], polled["waited_as"]) == ("g6", "reserved", "g4")
-    assert made.post("/grants/g6/commit").json()["state"] == "committed"
+    polled = made.get("/grants/g5?wait=30s").json()
+    assert (polled["id"], polled["state"], polled["waited_as"]) == ("g7", "reserved", "g5")
+    assert made.post("/grants/g7/commit").json()["state"] == "committed"
 
 
 def test_what_waits_is_listed(made: World) -> None:
     """Whoever oversees sees all that waits, since when; a pipeline sees its own."""
     waits(made)
     [one] = made.get("/grants?state=waiting").json()["grants"]
-    assert (one["id"], one["state"], one["client"]) == ("g4", "waiting", "pipeline")
+    assert (one["id"], one["state"], one["client"]) == ("g5", "waiting", "pipeline")
     assert one["opened"] < one["expires"]
     assert made.get("/grants?state=waiting&client=other").json()["grants"] == []
-    assert [grant["id"] for grant in made.get("/grants").json()["grants"]] == ["g3"]
+    assert [grant["id"] for grant in made.get("/grants").json()["grants"]] == ["g4"]
 
 
 def test_what_waited_in_vain_is_refused(made: World, clock: Clock) -> None:
@@ -72,31 +72,31 @@ def test_what_waited_in_vain_is_refused(made: World, clock: Clock) -> None:
     late = waits(made)
     assert (late["status"], late["type"].rsplit(":", 1)[1]) == (403, "wait-timed-out")
     assert late["decision"]["outcome"] == "block"
-    assert made.get("/grants/g4").json()["state"] == "timed_out"
+    assert made.get("/grants/g5").json()["state"] == "timed_out"
 
 
 def test_a_wait_is_cancelled_by_its_client(made: World) -> None:
     """A release ends it, and it is never admitted."""
     waits(made)
-    assert made.post("/grants/g4/commit").status_code == 409
-    ended = made.post("/grants/g4/release", {"reason": "not needed"})
+    assert made.post("/grants/g5/commit").status_code == 409
+    ended = made.post("/grants/g5/release", {"reason": "not needed"})
     assert (ended.status_code, ended.json()["state"]) == (200, "cancelled")
     assert waits(made)["status"] == 409
-    made.post("/grants/g3/release", {"reason": "not run"})
-    assert made.get("/grants/g4").json()["state"] == "cancelled"
+    made.post("/grants/g4/release", {"reason": "not run"})
+    assert made.get("/grants/g5").json()["state"] == "cancelled"
 
 
 def test_the_job_admits_what_time_lets_in(world: Callable[..., World], clock: Clock) -> None:
     """A window that passes lets a request in without anybody asking."""
     made = world(clock).hospital("  - {id: a, limit: {epsilon: 2}, window: 12h}\n")
     made.post("/grants", ask(laplace(2)))
-    made.post("/grants/g3/commit")
+    made.post("/grants/g4/commit")
     assert made.post("/grants", ask(laplace(1), wait="1d")).status_code == 202
     made.service.expire_due()
-    assert made.get("/grants/g5").json()["state"] == "waiting"
+    assert made.get("/grants/g6").json()["state"] == "waiting"
     clock.forward(12 * 3_600)
     made.service.expire_due()
-    assert made.get("/grants/g5").json()["id"] == "g6"
+    assert made.get("/grants/g6").json()["id"] == "g7"
 
 
 def test_a_restart_and_another_service_admit_the_same(made: World, clock: Clock) -> None:
@@ -105,10 +105,10 @@ def test_a_restart_and_another_service_admit_the_same(made: World, clock: Clock)
     other = World(made.url, clock)  # it replaces all keys
     made.secrets, other.keys = other.secrets, 100
     try:
-        ended = other.post("/grants/g3/release", {"reason": "not run"})
+        ended = other.post("/grants/g4/release", {"reason": "not run"})
         assert ended.json().get("state") == "released", ended.text
-        assert other.get("/grants/g4").json()["id"] == "g6"
-        assert made.get("/grants/g4").json()["id"] == "g6"
+        assert other.get("/grants/g5").json()["id"] == "g7"
+        assert made.get("/grants/g5").json()["id"] == "g7"
     finally:
         other.close()
 

@@ -137,7 +137,9 @@ class Corrections:
 
     def due(self, state: State) -> list[Booked]:
         """Return the charges that are too low by the bounds of the state's version."""
-        engine, found, people = state.custody.engine, list[Booked](), state.people()
+        engine, found, people = state.custody.engine, list[Booked](), state.population
+        if people is None:  # nothing was booked
+            return found
         for booked in self.booked.values():
             if state.revalued.get(booked.event, 0) < engine:
                 mechanisms, orders = booked.command("-").mechanisms, booked.charge.orders

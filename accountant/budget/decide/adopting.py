@@ -118,7 +118,8 @@ def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Epoch]) -> int
             account += _KEPT if of.id in policy.allotments else 0
             found += account
             if of is rule:
-                found += _ITS_CAPACITY + sum(_UNITS + len(str(most)) for _, most in sides) + _BESIDE
+                found += _ITS_CAPACITY + sum(_UNITS + len(str(most)) for _, most in sides)
+                found += _BESIDE if policy.most_beside else 0
             beside = max(beside, 0 if of.across else account)
     return found + policy.most_beside * beside
 

@@ -59,7 +59,7 @@ class AllotmentRule(LimitRule):
 
     field: ClassVar[str] = "part_of"
     reads: ClassVar[frozenset[str]] = frozenset(
-        {"used", "total", "allotment", "client", "purpose", "now"}
+        {"used", "locked", "allotment", "client", "purpose", "now"}
     )
 
     part_of: RuleId = Field(description="the limit rule that it is a part of")

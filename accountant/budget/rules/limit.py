@@ -440,7 +440,7 @@ def compare_all(
 
 def cut(found: Sequence[Compared], limits: Collection[str], most: int) -> list[Compared]:
     """Return comparisons of which all ``limits`` together list at most ``most`` accounts beside
-    those that decide: an event has a size. The others are counted.
+    those that decide: an event has a size. The others are counted, unless none is to be listed.
     """
     left, kept = most, list[Compared]()
     for one in found:
@@ -448,7 +448,7 @@ def cut(found: Sequence[Compared], limits: Collection[str], most: int) -> list[C
             listed, more = beside[:left], len(beside[left:])
             seen = {name: value for name, value in one.seen.items() if name != "beside"}
             seen |= {"beside": listed} if listed else {}
-            kept.append(one._replace(seen=seen | ({"more": more} if more else {})))
+            kept.append(one._replace(seen=seen | ({"more": more} if more and most else {})))
             left -= len(listed)
         else:
             kept.append(one)

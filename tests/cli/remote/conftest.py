@@ -86,7 +86,7 @@ class Shell:
     def events(self) -> list[dict[str, Any]]:
         """The events after the three that register."""
         with self.served.client(self.population, "auditor") as client:
-            return [event.content for event in client.events()][3:]
+            return [event.content for event in client.events()][4:]
 
     def kinds(self) -> list[str]:
         """What happened since, in short."""

@@ -73,7 +73,7 @@ def test_what_does_not_come_whole_is_no_bundle(
 def test_a_full_disk_is_said(auditor: Shell) -> None:
     """In one line; a device is not replaced."""
     for words in (("export", "/dev/full"), ("report", "--out", "/dev/full", "--format", "csv"),
-                  ("receipt", "--event", "3", "--out", "/dev/full")):  # fmt: skip
+                  ("receipt", "--event", "4", "--out", "/dev/full")):  # fmt: skip
         assert "No space left on device [io-error]" in auditor.wrong(*words)
     assert Path("/dev/full").is_char_device()
 
@@ -131,9 +131,9 @@ def test_the_report_is_fetched_in_every_form(auditor: Shell) -> None:
 def test_a_receipt_is_fetched(auditor: Shell) -> None:
     """The proof of an own event, on standard output or in a file; of a grant by its id."""
     pipeline = auditor.with_("pipeline")
-    data = pipeline("receipt", "--event", "3").out
-    assert Receipt.from_bytes(data).index == 3
+    data = pipeline("receipt", "--event", "4").out
+    assert Receipt.from_bytes(data).index == 4
     pipeline("receipt", "--event", "g4", "--out", "x.tlog-proof")
     assert (auditor.folder / "x.tlog-proof").read_bytes() == data
-    assert "[not-your-grant]" in auditor.with_("other").wrong("receipt", "--event", "3")
+    assert "[not-your-grant]" in auditor.with_("other").wrong("receipt", "--event", "4")
     assert "[unknown-event]" in pipeline.wrong("receipt", "--event", "99")

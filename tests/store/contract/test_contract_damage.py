@@ -28,7 +28,7 @@ def test_a_restored_backup_is_noticed(world: Callable[..., World], place: Place)
     made.service._projections.of("fair").drop()  # as after a commit that failed
     diverged(made)
     fresh = world()
-    assert hundredth(fresh.service, "p", "k2").sequence == 3
+    assert hundredth(fresh.service, "p", "k2").sequence == 4
     clean(fresh)
 
 
@@ -48,7 +48,7 @@ def test_a_history_of_the_same_length_is_noticed(world: Callable[..., World], pl
         made.service._projections.of("fair").drop()
     assert hundredth(world().service, "p", "k2").type == "grant.refused.v1"  # all is spent
     clean(made := world())
-    assert made.head().size == 5
+    assert made.head().size == 6
 
 
 def diverged(made: World) -> None:

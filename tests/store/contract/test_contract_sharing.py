@@ -59,7 +59,7 @@ def test_processes_race_for_one_budget(world: Callable[..., World]) -> None:
     got = [grant for racer in racers for grant in json.loads(racer.communicate(timeout=60)[0])]
     assert len(got) == len(set(got)) == 100
     assert made.used()[0][0] == 10**9
-    assert made.head().size == 3 + 160
+    assert made.head().size == 4 + 160
     clean(made)
 
 

@@ -276,4 +276,4 @@ def test_a_copy_of_the_data_is_the_same_ledger(world: Callable[..., World], plac
     place.backup()
     place.restore()
     assert everything(place) == before
-    assert hundredth(made.service, "p", "k2").sequence == 4
+    assert hundredth(made.service, "p", "k2").sequence == 5
