@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo examples test test-fast test-thorough test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench soak lock clean
+.PHONY: install demo examples test test-fast test-thorough test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench peers soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -28,13 +28,14 @@ examples: $(STAMP)
 	$(BIN)/python -m examples
 
 # What runs where the pipelines are has suites of its own: `make test-pipelines`, `make test-adapters`.
-PIPELINES := tests/queries tests/cli/remote tests/examples
+PIPELINES := tests/queries tests/cli/remote tests/examples tests/peers
 test: $(STAMP)
 	$(BIN)/python -m pytest --ignore=tests/foreign --ignore=tests/adapters \
 		$(PIPELINES:%=--ignore=%) -n auto --dist loadgroup
 
 # Queries draw many thousand times: accuracy, empirical epsilons, and variants that are broken. The
-# command line over HTTP starts some hundred processes, and the examples run whole.
+# command line over HTTP starts some hundred processes, the examples run whole, and the workloads of
+# the peers are asked of a service.
 test-pipelines: $(STAMP)
 	$(BIN)/python -m pytest $(PIPELINES) -n auto --dist loadgroup
 
@@ -107,6 +108,11 @@ serve: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
+
+# The workloads that PrivateKube, DPack and Cohere published, asked of a service; some hours. The
+# tables go into docs/explanation/against-its-peers.md. PEERS="fairness mice" runs only those.
+peers: $(STAMP)
+	$(BIN)/python -m bench.peers --write $(PEERS)
 
 # Two hours of a mixed load; prints the memory of the service by minute. SOAK="--minutes 10" is shorter.
 soak: $(STAMP)

@@ -27,6 +27,8 @@ from bench.running import Served
 
 _PAGE: Final = 1_024
 
+PEOPLE: Final = {k: v for k, v in opening()[0].command.to_json().items() if k != "type"}
+"""The population of ``bench.mixed``, as the body of a request."""
 HOT: Final = "data"
 """The dataset that everybody asks about."""
 
@@ -90,9 +92,7 @@ def register(
     """The population of ``bench.mixed``, or one of other dimensions, under another policy and with
     other datasets.
     """
-    people = opening()[0].command.to_json()
-    people["dimensions"] = dimensions or people["dimensions"]
-    people.pop("type")
+    people = PEOPLE | ({"dimensions": dimensions} if dimensions else {})
     path = f"/v1/populations/{population}"
     with served.client() as client:
         client.put(path, json=people).raise_for_status()

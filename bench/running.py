@@ -96,11 +96,19 @@ def app(name: str, folder: Path, secret: str, *arguments: str) -> Iterator[Serve
 @contextmanager
 def served(folder: Path, url: str) -> Iterator[Served]:
     """The service on a fresh database. Raises RuntimeError if it cannot use that."""
+    secret, officer = made_keys(folder, url)
+    with serving(folder, url, secret) as made:
+        yield replace(made, officer=officer)
+
+
+def made_keys(folder: Path, url: str) -> tuple[str, str]:
+    """Makes a fresh database, and returns an administrator's key and an officer's. Raises
+    RuntimeError if it cannot use that.
+    """
     _run(folder, url, "migrate")
     secret = _run(folder, url, "keys", "create", "--role", "admin", "--name", "bench").strip()
     officer = _run(folder, url, "keys", "create", "--role", "officer", "--name", "second").strip()
-    with serving(folder, url, secret) as made:
-        yield replace(made, officer=officer)
+    return secret, officer
 
 
 @contextmanager
