@@ -1051,8 +1051,7 @@ class Audit:
         everyone = event.get("charged_to") == "everyone" or "built-in:private-membership" in fired
         cells = None if everyone else self.select(command.get("subjects"))
         settled = [self.open[i["grant"]] for i in before if i.get("grant") in self.open]
-        lists = 9 if len(self.rules) <= 100 else 0  # Accounts beside those that decide
-        beside, sizes = lists, [*map(len, self.dimensions.values())]
+        beside = lists = 9 if len(self.rules) <= 100 else 0  # Accounts beside those that decide
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
             ask = datasets, event["by"], command.get("purpose"), command.get("allotment")
@@ -1069,8 +1068,8 @@ class Audit:
                 told, more = [seen, *seen.get("beside", [])], seen.get("more", 0)
                 where = self.place(cells, limit.rule.get("unit", ""))
                 for one in told:  # each has spent more than those that come after it
-                    places = zip(one.get("cell", ()), sizes, strict="cell" in one)
-                    need(all(n in range(size) for n, size in places), "no such cell")
+                    sides = zip(one.get("cell", ()), self.dimensions.values(), strict="cell" in one)
+                    need(all(n in range(len(side)) for n, side in sides), "no such cell")
                     data = one["dataset"] if several else next(iter(found))
                     need(("dataset" in one) == several and data in found, "not what decides")
                     of, most = [least.pop(data), *least.values()], found.pop(data)
