@@ -144,6 +144,17 @@ def test_the_first_policy_takes_a_second_person() -> None:
     assert outcome(book.grant(laplace("0.1"))) == "allow"
 
 
+def test_a_first_policy_loosens_no_other() -> None:
+    """Why it takes a second person does not speak of one in force, though it refreshes."""
+    book = Book()
+    book.register()
+    policy, digest = parse_policy(
+        "policy: p\nrules:\n  - {id: m, refresh: monthly, limit: {epsilon: 1}}\n"
+    )
+    asked = make("adopt_policy", policy=policy.to_json(), source_digest=digest)
+    proposed(book.ask(asked, "admin"), "would be its first$")
+
+
 def test_widening_a_scope_collects_the_lifetimes() -> None:
     """A rule that becomes one across datasets starts with the sum over them, cell by cell."""
     book = hospital(rule("2"), {"sex": ["f", "m"]})

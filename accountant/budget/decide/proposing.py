@@ -218,9 +218,12 @@ def check_other(proposal: Proposal, by: str, key: ask.KeyMade | None, now: int) 
 
 
 def why(effect: Mapping[str, Any]) -> str:
-    """Return in words what of a change takes a second person."""
-    said = [words.format(_listed(effect[name])) for name, words in _WHY.items() if effect.get(name)]
-    return "; ".join(said)
+    """Return in words what of a change takes a second person. A first policy has none before it
+    that it could loosen.
+    """
+    names = [name for name in _WHY if effect.get(name)]
+    names = [name for name in names if name != "loosens" or "first" not in effect]
+    return "; ".join(_WHY[name].format(_listed(effect[name])) for name in names)
 
 
 def _listed(value: Any) -> str:
