@@ -54,7 +54,7 @@ class Beside(Reading):
         """The sums of the selected cells, a part a box."""
         if self._parts is None:
             of = [self.account, *(one.drawn for one in self._kept)]
-            each = [account.used.parts(self.selection) for account in of]
+            each = [account.used.parts(self.selection, alike=True) for account in of]
             most = max(
                 map(len, each)
             )  # an account whose cells are alike has one part for all boxes

@@ -134,18 +134,22 @@ class Sums:
         finite, infinite = self.everyone[row], self.everyone_infinite[row]
         if cell is None:
             return finite, infinite
-        if self._cells is not None:
-            finite += int(self._cells[(row, *cell)])
-        if self._infinite is not None:
-            infinite += int(self._infinite[(row, *cell)])
+        cells, closed = self._arrays()
+        if cells is not None:
+            finite += int(cells[(row, *cell)])
+        if closed is not None:
+            infinite += int(closed[(row, *cell)])
         return finite, infinite
 
-    def parts(self, selection: Selection) -> list[Part]:
-        """Return the sums of the selected cells, one part for each box."""
-        if self._touched is not None:
+    def parts(self, selection: Selection, *, alike: bool = False) -> list[Part]:
+        """Return the sums of the selected cells, one part for each box; ``alike`` to those of other
+        sums, cell by cell, also where few cells are held apart.
+        """
+        if self._touched is not None and not alike:
             return [self._part(self._touched, layout) for layout in _layouts(selection)]
-        of = self._cells, self._infinite, self.everyone, self.everyone_infinite
-        if self._cells is None or selection.everyone:
+        cells, infinite = self._arrays()
+        of = cells, infinite, self.everyone, self.everyone_infinite
+        if cells is None or selection.everyone:
             return [Part(*of, tops=self._tops)]
         return [Part(*of, layout.in_row) for layout in selection.layouts]
 

@@ -22,7 +22,7 @@ from harness.programs import Process, Starter, kill
 READY_SECONDS = 60
 POPULATION = "fair"
 NEW = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
-KEYS = {"admin": "admin", "c0": "pipeline", "c1": "pipeline"}
+KEYS = {"admin": "admin", "officer": "officer", "c0": "pipeline", "c1": "pipeline"}
 
 
 @dataclass
