@@ -8,7 +8,7 @@ HEAVY = os.environ.get("EFFORT") == "heavy"
 
 
 def examples(usual: int) -> int:
-    """So many cases with EFFORT=heavy times ten (``make test-thorough``); in CI three fifths of them,
-    so that it stays within its quarter of an hour.
+    """Ten times so many cases with EFFORT=heavy (``make test-thorough``), and in CI three fifths of
+    them, so that it stays within its quarter of an hour.
     """
     return 10 * usual if HEAVY else max(3 * usual // 5, min(usual, 10))

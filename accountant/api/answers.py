@@ -22,9 +22,7 @@ from accountant.budget.facts import SECOND
 from accountant.budget.previewing import (
     Foreseen,
 )
-from accountant.budget.rules.limit import (
-    MOST_BESIDE,
-)
+from accountant.budget.rules.comparing import MOST_BESIDE
 from accountant.budget.state import (
     Settled,
 )

@@ -11,7 +11,7 @@ from accountant.budget.accounts.peak import times
 from accountant.budget.request import Request
 from accountant.budget.rules import built_in
 from accountant.budget.rules.base import STRICTNESS, Compared, Ruling, View
-from accountant.budget.rules.limit import cut
+from accountant.budget.rules.comparing import cut
 from accountant.budget.state import State
 from accountant.privacy.units import Charge
 

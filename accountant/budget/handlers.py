@@ -43,7 +43,8 @@ from accountant.budget.population.population import (
 from accountant.budget.population.selection import EVERYONE, Selection, reaching, select
 from accountant.budget.reach import named_in
 from accountant.budget.request import selected
-from accountant.budget.rules.limit import ALL, LimitRule
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.rules.scope import ALL
 from accountant.budget.state import AccountKey, State, account_key, lifetime, outside_key
 from accountant.ledger.events import Entry, Event, microseconds
 from accountant.privacy import engine as bounds

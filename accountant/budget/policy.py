@@ -13,7 +13,8 @@ from accountant.budget.malformed import in_one_line, reasons
 from accountant.budget.rules import AnyRule
 from accountant.budget.rules.allotment import AllotmentRule
 from accountant.budget.rules.base import Rule, RuleId, Scoped, Strict
-from accountant.budget.rules.limit import MOST_BESIDE, LimitRule
+from accountant.budget.rules.comparing import MOST_BESIDE
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.scope import Scope
 from accountant.ledger.notes import COSIGNATURE, Verifier
 

@@ -7,7 +7,7 @@ from typing import Any
 from oracle import Oracle
 from support import Book, laplace, make
 
-from accountant.budget.rules.limit import MOST_BESIDE
+from accountant.budget.rules.comparing import MOST_BESIDE
 
 RULES = """
   - {id: each, limit: {epsilon: 1}}

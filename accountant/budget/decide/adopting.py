@@ -17,8 +17,9 @@ from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
 from accountant.budget.rules.allotment import AllotmentRule
 from accountant.budget.rules.base import Rule
-from accountant.budget.rules.limit import ALL, LimitRule
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.refresh import RefreshRule
+from accountant.budget.rules.scope import ALL
 from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, rfc3339

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field
 
 from accountant.budget.rules.base import Compared, Finding, Rule, RuleId, Told, View
-from accountant.budget.rules.limit import LimitRule, scope_name
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.scope import either
+from accountant.budget.rules.telling import scope_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
-from accountant.budget.accounts.peak import deciding
 from accountant.budget.accounts.spans import Window
-from accountant.budget.accounts.unlocking import unlocked, whole, without
+from accountant.budget.accounts.unlocking import whole, without
 from accountant.budget.errors import Invalid
 from accountant.budget.rules.base import (
     Compared,
@@ -22,26 +21,21 @@ from accountant.budget.rules.base import (
     Used,
     View,
 )
-from accountant.budget.rules.scope import Patterns, Scope, either, scope_of
+from accountant.budget.rules.comparing import Kept, compare_all
+from accountant.budget.rules.scope import ALL, Patterns, Scope, either, scope_of
+from accountant.budget.rules.telling import quoted, scope_name, sides_in_words, sides_of, where_of
 from accountant.budget.rules.unlock import Unlock
 from accountant.privacy.curves import Orders, order_of
 from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
 from accountant.privacy.inverse import Total, best_order
 from accountant.privacy.mechanisms import Amount, Mechanism
-from accountant.privacy.units import INFINITE, Currency, amount, show
+from accountant.privacy.units import INFINITE, Currency, show
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from accountant.budget.accounts.epochs import Epoch
-    from accountant.budget.accounts.peak import Peak
     from accountant.budget.population.population import Population
 
 SMALLEST_DELTA: Final = Decimal("1e-20")
-ALL: Final = "*"
-"""The scope of a person's total over all datasets. (No dataset id contains a star.)"""
-MOST_BESIDE: Final = 9
-"""Accounts that an event lists beside those that decide: with the first there are ten."""
 _OF_AN_ACCOUNT: Final = (
     "scope",
     "dataset",
@@ -297,7 +291,7 @@ class LimitRule(ScopedByPurpose):
         return self.finding(compared, text, **numbers)
 
     def _sides(
-        self, epoch: Epoch, seen: dict[str, Any], fired: bool, told: Told
+        self, epoch: Epoch, seen: Kept, fired: bool, told: Told
     ) -> tuple[dict[str, Any], str]:
         """Return the numbers of one account, and both sides of its comparison in words."""
         if "locked" in seen and self.unlock is not None:
@@ -307,7 +301,7 @@ class LimitRule(ScopedByPurpose):
         return numbers, sides_in_words(numbers, most, keeps, fired)
 
     def _still_locked(
-        self, epoch: Epoch, unlock: Unlock, seen: dict[str, Any], told: Told
+        self, epoch: Epoch, unlock: Unlock, seen: Kept, told: Told
     ) -> tuple[dict[str, Any], str]:
         """Return the same where a part of the limit is locked at the quoted cell."""
         part = without(epoch.capacity, list(map(int, seen["locked"])))
@@ -319,14 +313,14 @@ class LimitRule(ScopedByPurpose):
         within = [one for one in (epsilon, *along) if one["holds"]]
         shown = (within or [epsilon, *along])[:1] + ([] if own["holds"] else [own])
         sides = " and ".join(
-            f"{_sides(one['currency'], one)} is {'within' if one['holds'] else 'more than'} "
+            f"{sides_of(one['currency'], one)} is {'within' if one['holds'] else 'more than'} "
             f"{one['capacity']}"
             for one in shown
         )
         left = "nothing" if before == INFINITE else f"{max(Decimal(most) - Decimal(before), 0):f}"
         return numbers, (
             f"epsilon {so_far} of {most} is unlocked here so far, {unlock.words}: {sides} "
-            f"({numbers['scope']}{_where(numbers)}); of the whole limit {left} is left"
+            f"({numbers['scope']}{where_of(numbers)}); of the whole limit {left} is left"
         )
 
     def _without_bound(self, epoch: Epoch, numbers: dict[str, Any], told: Told) -> str:
@@ -398,201 +392,3 @@ class LimitRule(ScopedByPurpose):
         narrowed = self.scope.narrowed
         found = scope_name(dataset, client) + (f"; of {narrowed}" if narrowed else "")
         return found + (f"; for {people.called(self.unit)}" if people.units else "")
-
-
-Kept = dict[str, Any]
-"""What an event keeps of one account."""
-
-
-def tightest(used: Sequence[Used], capacity: Capacity) -> tuple[bool, Kept]:
-    """Return whether the charge fits in all accounts of a rule, and what the event keeps of the one
-    that decides.
-    """
-    fits, kept, _ = compare_all(used, capacity)
-    return fits, kept
-
-
-def compare_all(
-    used: Sequence[Used], capacity: Capacity, *, beside: bool = False
-) -> tuple[bool, Kept, list[Kept]]:
-    """Return whether the charge fits in all accounts of a rule, what the event keeps of the account
-    that decides, and what it keeps of the others in which it does not fit: the peak, and the
-    dataset if there are several accounts. They stand in the order of what they have spent, the most
-    first, of equals the first; an account in which it fits is told only if it fits in all. With
-    ``beside``, what is kept for allotments counts as if it were spent.
-    """
-    found = []
-    for one in used:
-        epoch, charge = one.epoch, one.charge.on(one.reading.account.axis)
-        reading = one.whole if beside else one.reading
-        found.append((one, *reading.peak(epoch.gate, epoch.limit, charge, capacity)))
-    if len(found) == 1:
-        [(one, fits, peak)] = found
-        return fits, _kept(one, peak, beside=beside), []
-    misfits = [each for each in found if not each[1]]
-    among = misfits or found
-    among.sort(key=lambda each: _spent(each[0].epoch, each[2]), reverse=True)
-    worst, *others = [
-        _kept(one, peak, beside=beside) | {"dataset": one.dataset} for one, _, peak in among
-    ]
-    return not misfits, worst, others if misfits else []
-
-
-def cut(found: Sequence[Compared], limits: Collection[str], most: int) -> list[Compared]:
-    """Return comparisons of which all ``limits`` together list at most ``most`` accounts beside
-    those that decide: an event has a size. The others are counted, unless none is to be listed.
-    """
-    left, kept = most, list[Compared]()
-    for one in found:
-        if one.rule in limits and (beside := one.seen.get("beside")):
-            listed, more = beside[:left], len(beside[left:])
-            seen = {name: value for name, value in one.seen.items() if name != "beside"}
-            seen |= {"beside": listed} if listed else {}
-            kept.append(one._replace(seen=seen | ({"more": more} if more and most else {})))
-            left -= len(listed)
-        else:
-            kept.append(one)
-    return kept
-
-
-def _kept(one: Used, peak: Peak, *, beside: bool) -> Kept:
-    """Return what the event keeps of a peak: what is used apart from what is kept there for
-    allotments, or from what is locked there, if anything is.
-    """
-    if beside and one.beside is not None:
-        used, kept = one.beside.split(peak)
-        return peak_kept(used) | ({"kept": list(map(str, kept))} if any(kept) else {})
-    if one.lock is None:
-        return peak_kept(peak)
-    most, part = whole(one.epoch.capacity), unlocked(one.epoch.capacity, one.lock.share(peak.cell))
-    locked = [a - b for (_, a), (_, b) in zip(most.sides, part.sides, strict=True)]
-    if not any(locked):
-        return peak_kept(peak)
-    rest = [None if u is None else u - each for u, each in zip(peak.used, locked, strict=True)]
-    return peak_kept(peak._replace(used=tuple(rest))) | {"locked": list(map(str, locked))}
-
-
-def _spent(epoch: Epoch, peak: Peak) -> tuple[tuple[bool, int], ...]:
-    """Return by what peaks are ordered: what is spent, then the sums; infinity is the most."""
-    epsilon, _, *along = peak.used
-    each = epoch.gate.spent(epoch.limit, epsilon, along), epsilon, *along
-    return tuple((one is None, one or 0) for one in each)
-
-
-@lru_cache(maxsize=16)
-def peak_kept(peak: Peak) -> dict[str, Any]:
-    """Return the integers of a peak: sums of epsilons, own deltas and in the gate's own currency,
-    with the cell. They are written once for all rules that count the same.
-    """
-    kept: dict[str, Any] = {"used": [INFINITE if u is None else str(u) for u in peak.used]}
-    return kept if peak.cell is None else kept | {"cell": peak.cell}
-
-
-def quoted(
-    rule: LimitRule, epoch: Epoch, capacity: Capacity, seen: Kept, told: Told
-) -> dict[str, Any]:
-    """Return the numbers of a finding on a limit, by what the event kept of an account."""
-    used = [None if text == INFINITE else int(text) for text in seen["used"]]
-    kept = list(map(int, seen.get("kept", ())))
-    beside = list(map(_plus, used, kept)) if kept else used
-    cell = seen.get("cell")
-    charge = told.cost(rule.unit).on(epoch.axis)
-    covered = (one.id for one in told.datasets if rule.scope.holds(one))
-    dataset, client = rule.place(seen.get("dataset") or next(covered), told.event.by)
-    asked = [charge.units(currency) for currency, _ in capacity.sides]
-    with_it = list(map(_plus, used, asked))
-    before = rule.filter.spent(epoch.limit, used[0], used[2:])
-    line = deciding(rule.filter, epoch.limit, used[0], used[2:])
-    after = rule.filter.spent(epoch.limit, with_it[0], with_it[2:])
-    comparisons = [
-        {
-            "currency": str(currency),
-            "used": amount(held, currency),
-            "charge": charge.amount(currency),
-            "capacity": show(max(most, 0), currency),  # a line may begin above the limit
-            "holds": _holds(held, charge.units(currency), most),
-        }
-        for held, (currency, most) in zip(beside, capacity.sides, strict=True)
-    ]
-    for one, mine, units in zip(comparisons, used, kept, strict=False):
-        currency = Currency(one["currency"])
-        one |= {"used": amount(mine, currency), "kept": amount(units, currency)}
-    epsilon, own, *along = (one["holds"] for one in comparisons)
-    decides = Currency.EPSILON if line is None else line.currency
-    if not own and (epsilon or any(along)):
-        decides = Currency.DELTA
-    return {
-        "scope": rule.seen_by(told.event.by).place_in_words(dataset, client, told.people),
-        "dataset": dataset,
-        "client": client,
-        "group": told.people.describe(cell) if cell is not None else {},
-        "limit": {"epsilon": f"{rule.limit.epsilon:f}", "delta": f"{rule.limit.delta:f}"},
-        "gate": rule.filter.name,
-        "of": rule.id,
-        "decided_by": str(decides),
-        "spent_before": amount(before, Currency.EPSILON),
-        "spent_after": amount(after, Currency.EPSILON),
-        "comparisons": comparisons,
-    }
-
-
-def sides_in_words(numbers: dict[str, Any], most: str, keeps: str, fired: bool) -> str:
-    """Both sides of what ``quoted`` gives: of the comparisons that failed, if the rule fired.
-    ``most`` names the most epsilon that the rule admits, ``keeps`` where {} is the own delta.
-    """
-    epsilon, own, *along = numbers["comparisons"]
-    after, basic = numbers["spent_after"], _sides("epsilon", epsilon)
-    added = _sum(epsilon["used"], epsilon["charge"])
-    if after != added or numbers["spent_before"] != epsilon["used"]:
-        before = numbers["spent_before"]
-        basic = (
-            f"epsilon {after} with this request, {before} before it, under gate {numbers['gate']}"
-        )
-    place = f"({numbers['scope']}{_where(numbers)})"
-    if not fired:
-        return f"{basic} is within {most} {place}"
-    failed = []
-    if not any(one["holds"] for one in (epsilon, *along)):
-        failed.append(f"{basic} is more than {most}")
-        failed += [
-            f"{_sides(one['currency'], one)} is more than {one['capacity']}"
-            for one in (along if after == INFINITE else ())
-        ]
-    if own["holds"]:
-        return f"{' and '.join(failed)} {place}"
-    failed.append(f"{_sides('own delta', own)} is more than {keeps.format(own['capacity'])} for it")
-    used = own["capacity"] if own["used"] == INFINITE else own["used"]
-    left = Decimal(own["capacity"]) - Decimal(used) - Decimal(own.get("kept", 0))
-    left = max(left, Decimal(0)).normalize()
-    return f"{' and '.join(failed)} {place}; {left:f} of the own delta is left"
-
-
-def _where(numbers: dict[str, Any]) -> str:
-    where = ", ".join(f"{name} {value}" for name, value in numbers["group"].items())
-    return f"; {where}" if where else ""
-
-
-def _sides(name: str, one: dict[str, str]) -> str:
-    used, charge, kept = one["used"], one["charge"], one.get("kept", "0")
-    beside = f" + {kept} kept for allotments" if kept != "0" else ""
-    return f"{name} {used} used{beside} + {charge} asked = {_sum(used, charge, kept)}"
-
-
-def _sum(*amounts: str) -> str:
-    if INFINITE in amounts:
-        return INFINITE
-    return format(sum(map(Decimal, amounts), Decimal(0)).normalize(), "f")
-
-
-def scope_name(dataset: str, client: str) -> str:
-    """Describe the scope of an account."""
-    data = "a person's total over datasets" if dataset == ALL else f"dataset {dataset}"
-    return f"{data}, client {client}" if client else data
-
-
-def _holds(used: int | None, charge: int | None, most: int) -> bool:
-    return used is not None and charge is not None and used + charge <= most
-
-
-def _plus(left: int | None, right: int | None) -> int | None:
-    return None if left is None or right is None else left + right

@@ -36,6 +36,8 @@ MOST_PATTERNS: Final = 50
 MOST_PURPOSES: Final = 1_000
 LONGEST_PATTERN: Final = 200
 EVERYTHING: Final = "*"
+ALL: Final = "*"
+"""The dataset of a person's total over all datasets. (No dataset id contains a star.)"""
 
 
 def _ordered(texts: list[str]) -> list[str]:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from accountant.budget.rules.base import Compared, Finding, Rule, RuleId, Told, View
-from accountant.budget.rules.limit import LimitRule, quoted, sides_in_words, tightest
+from accountant.budget.rules.comparing import tightest
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.rules.telling import quoted, sides_in_words
 from accountant.privacy.filters import Capacity
 
 if TYPE_CHECKING:
