@@ -8,9 +8,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Text, text
-from sqlmodel import Field, SQLModel
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.types import TypeEngine
 
+METADATA: Final = MetaData()
 TERMS: Final = (
     "type IN ('population.registered.v1', 'population.extended.v1', 'dataset.registered.v1', "
     "'engine.adopted.v1')"
@@ -19,91 +31,91 @@ TERMS: Final = (
 their own.
 """
 _WHERE: Final = text(TERMS)
+_NAME: Final = String(64)
 
 
-def _column(kind: Any, *, key: bool = False) -> Any:
-    """Return a column that is not null and, if ``key``, a part of the primary key."""
-    return Field(sa_column=Column(kind, primary_key=key, nullable=False, autoincrement=False))
+def _key(name: str, kind: type[TypeEngine[Any]] | String) -> Column[Any]:
+    """Return a column of the primary key, whose value is never made by the database."""
+    return Column(name, kind, primary_key=True, nullable=False, autoincrement=False)
 
 
-class _Row(SQLModel):
-    ledger: str = Field(primary_key=True, max_length=64)
+def _column(name: str, kind: type[TypeEngine[Any]] | String) -> Column[Any]:
+    """Return a column that is not null."""
+    return Column(name, kind, nullable=False)
 
 
-class EventRow(_Row, table=True):
-    """One event as its canonical bytes, with its leaf hash in the ledger's tree."""
-
-    __tablename__ = "event"
-    __table_args__ = (
-        Index("event_terms", "ledger", "sequence", sqlite_where=_WHERE, postgresql_where=_WHERE),
-    )
-    sequence: int = _column(BigInteger, key=True)
-    type: str = Field(max_length=64)
-    time: int = _column(BigInteger)
-    body: bytes = _column(LargeBinary)
-    leaf: bytes = _column(LargeBinary)
-
-
-class NodeRow(_Row, table=True):
-    """The hash of a full subtree of 256**level events: tiles above the lowest consist of them."""
-
-    __tablename__ = "node"
-    level: int = _column(Integer, key=True)
-    number: int = _column(BigInteger, key=True)
-    hash: bytes = _column(LargeBinary)
-
-
-class HeadRow(_Row, table=True):
-    """The end of a ledger: the next sequence and the tree's peaks, moved by compare-and-swap."""
-
-    __tablename__ = "ledger_head"
-    sequence: int = _column(BigInteger)
-    peaks: bytes = _column(LargeBinary)
-
-
-class CheckpointRow(_Row, table=True):
-    """A signed checkpoint, kept for ever. ``number`` counts up, so that two cannot both follow."""
-
-    __tablename__ = "checkpoint"
-    number: int = _column(BigInteger, key=True)
-    size: int = _column(BigInteger)
-    note: bytes = _column(LargeBinary)
-
-
-class CosignatureRow(_Row, table=True):
-    """A witness's signature line under a checkpoint."""
-
-    __tablename__ = "cosignature"
-    number: int = _column(BigInteger, key=True)
-    witness: str = _column(Text, key=True)
-    line: str = _column(Text)
-
-
-class TextRow(_Row, table=True):
-    """A free text of an event, which holds only its salted digest. The only rows that may go."""
-
-    __tablename__ = "text"
-    sequence: int = _column(BigInteger, key=True)
-    field: str = Field(primary_key=True, max_length=64)
-    salt: bytes = _column(LargeBinary)
-    text: str = _column(Text)
-
-
-class DataUseRow(SQLModel, table=True):
-    """A dataset by its data, the only rows that are of all ledgers: ``number`` counts the datasets
-    that are the same data, so that two cannot both be registered as the first.
-    """
-
-    __tablename__ = "data_use"
-    digest: bytes = _column(LargeBinary, key=True)
-    number: int = _column(BigInteger, key=True)
-    ledger: str = Field(max_length=64, index=False)
-    dataset: str = Field(max_length=64)
-
-    __table_args__ = (Index("data_use_ledger", "ledger"),)
-
-
-EVENT, NODE, HEAD, CHECKPOINT, COSIGNATURE, TEXT, DATA_USE = (
-    SQLModel.metadata.tables[name]
-    for name in ("event", "node", "ledger_head", "checkpoint", "cosignature", "text", "data_use")
+EVENT: Final = Table(
+    "event",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("sequence", BigInteger),
+    _column("type", _NAME),
+    _column("time", BigInteger),
+    _column("body", LargeBinary),
+    _column("leaf", LargeBinary),
+    Index("event_terms", "ledger", "sequence", sqlite_where=_WHERE, postgresql_where=_WHERE),
 )
+"""One event as its canonical bytes, with its leaf hash in the ledger's tree."""
+
+NODE: Final = Table(
+    "node",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("level", Integer),
+    _key("number", BigInteger),
+    _column("hash", LargeBinary),
+)
+"""The hash of a full subtree of 256**level events: tiles above the lowest consist of them."""
+
+HEAD: Final = Table(
+    "ledger_head",
+    METADATA,
+    _key("ledger", _NAME),
+    _column("sequence", BigInteger),
+    _column("peaks", LargeBinary),
+)
+"""The end of a ledger: the next sequence and the tree's peaks, moved by compare-and-swap."""
+
+CHECKPOINT: Final = Table(
+    "checkpoint",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("number", BigInteger),
+    _column("size", BigInteger),
+    _column("note", LargeBinary),
+)
+"""A signed checkpoint, kept for ever. ``number`` counts up, so that two cannot both follow."""
+
+COSIGNATURE: Final = Table(
+    "cosignature",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("number", BigInteger),
+    _key("witness", Text),
+    _column("line", Text),
+)
+"""A witness's signature line under a checkpoint."""
+
+TEXT: Final = Table(
+    "text",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("sequence", BigInteger),
+    _key("field", _NAME),
+    _column("salt", LargeBinary),
+    _column("text", Text),
+)
+"""A free text of an event, which holds only its salted digest. The only rows that may go."""
+
+DATA_USE: Final = Table(
+    "data_use",
+    METADATA,
+    _key("digest", LargeBinary),
+    _key("number", BigInteger),
+    _column("ledger", _NAME),
+    _column("dataset", _NAME),
+    Index("data_use_ledger", "ledger"),
+)
+"""A dataset by its data, the only rows that are of all ledgers: ``number`` counts the datasets that
+are the same data, so that two cannot both be registered as the first.
+"""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from conftest import Shell
 
 ROOT = Path(__file__).resolve().parents[3]
-SERVICE = {"typer", "rich", "pydantic", "numpy", "sqlalchemy", "sqlmodel", "fastapi", "starlette",
+SERVICE = {"typer", "rich", "pydantic", "numpy", "sqlalchemy", "fastapi", "starlette",
            "structlog", "orjson", "msgspec", "cryptography", "flint", "click"}  # fmt: skip
 LOADED = """
 import atexit, sys
