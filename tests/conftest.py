@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import structlog
+from effort import examples
 from hypothesis import HealthCheck, settings
 from places import Hosted
 from support import OPENED, Clock, World, migrate
@@ -21,7 +22,7 @@ from bench.postgres import Server, server
 
 settings.register_profile(
     "default",
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

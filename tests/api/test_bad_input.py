@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import World, ask, declared, laplace, sparse_vector
@@ -423,7 +424,7 @@ def mutated(draw: Any, seed: Any) -> Any:
 
 
 fuzzing = settings(
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

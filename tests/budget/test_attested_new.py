@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import SECOND, Book, hospital, laplace, make
@@ -329,7 +330,7 @@ def do(book: Book, kind: str, how: Any) -> None:
         return
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(what, min_size=3, max_size=30), st.integers(1, 5))
 def test_an_extension_moves_no_sum(steps: list[tuple[str, Any]], every: int) -> None:
     """Old cells keep their sums to the unit. New ones hold no less than open grants hold, and, as

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_ledgers import Ops, carry_on, ledger, ops
@@ -38,7 +39,7 @@ def seen(state: State) -> dict[str, Any]:
     } | {name: getattr(state, name) for name in names}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops, ops, ops)
 def test_a_frozen_state_never_changes(
     gate: str, wide: bool, first: Ops, then: Ops, last: Ops

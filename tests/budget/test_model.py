@@ -17,6 +17,7 @@ from typing import Any
 
 import mpmath
 import pytest
+from effort import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -489,5 +490,7 @@ def exactly(sums: Iterable[int]) -> list[int]:
 def test_a_ledger_is_its_model(gate: str) -> None:
     """Under every gate a ledger admits, books and gives back what the model does."""
     machine = type(f"Ledger_{gate}", (Ledger,), {"gate": gate})
-    few = settings(settings.get_profile("default"), max_examples=40, stateful_step_count=40)
+    few = settings(
+        settings.get_profile("default"), max_examples=examples(40), stateful_step_count=40
+    )
     run_state_machine_as_test(machine, settings=few)

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ FOUR = Limit(Fraction(1), Fraction("1e-6"), orders=(40, 23, 10, 4))
 
 
 @pytest.mark.parametrize("gate", ["basic", "renyi", "four orders", "zcdp", "gdp", "advanced"])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 10**6),
     crossed=st.booleans(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
@@ -44,7 +45,7 @@ def by_model(adapter: TypeAdapter[Any], data: bytes) -> tuple[Any, bytes] | None
     return found, canonical(shown)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(bodies, min_size=1, max_size=2))
 @example([{"kind": "laplace", "sensitivity": "1", "scale": "10", "count": 3}])
 @example([{"kind": "gaussian", "sensitivity": "1", "scale": "10"}])
@@ -58,7 +59,7 @@ def test_mechanisms_are_what_the_models_make_of_them(listed: list[Any]) -> None:
         ]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(groups)
 @example({"age": ["1", "2"], "sex": {"from": "a", "to": "b"}})
 def test_groups_are_what_the_models_make_of_them(group: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import (
@@ -113,7 +114,7 @@ forger can change these; whoever holds a signed head sees it.
 """
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_any_changed_value_is_found(data: st.DataObject) -> None:
     """Numbers, decisions and charges cannot be changed."""
@@ -139,7 +140,7 @@ def test_any_changed_value_is_found(data: st.DataObject) -> None:
     assert findings(bodies)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_changed_commands_never_crash_the_replay(data: st.DataObject) -> None:
     """Whatever a forged command says, of whatever type, the replay answers with findings or, where
@@ -167,7 +168,7 @@ def test_changed_commands_never_crash_the_replay(data: st.DataObject) -> None:
     assert all(f.reason for f in result.findings)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sets(st.integers(0, len(STORED) - 1), min_size=1, max_size=3),
     st.binary(max_size=80),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from effort import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -319,4 +320,4 @@ class Scopes(RuleBasedStateMachine):
 
 
 TestScopes = Scopes.TestCase
-TestScopes.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestScopes.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)

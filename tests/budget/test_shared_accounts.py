@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_ledgers import Ops, carry_on, ledger, ops
@@ -24,7 +25,7 @@ def holders(state: State) -> list[int]:
     return [account.holders for account in state.accounts.values()]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops, ops)
 def test_sharing_changes_nothing(gate: str, wide: bool, first: Ops, then: Ops) -> None:
     """A ledger in which no two keys ever hold one account comes to the same, and every account

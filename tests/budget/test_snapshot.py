@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import (
@@ -194,7 +195,7 @@ def goes_on(name: str, events: list[Event], cut: int) -> None:
     assert twin == fold(name, events)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(sorted(FILTERS)), ops, st.data())
 def test_a_ledger_goes_on_from_its_snapshot(gate: str, todo: Any, data: st.DataObject) -> None:
     """Whatever happened, and wherever the snapshot was taken, nothing differs after it."""
@@ -334,7 +335,7 @@ def test_every_truncation_is_noticed(state: State) -> None:
         load("other", data)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(SAMPLES), st.data())
 def test_a_changed_byte_never_breaks_the_reader(state: State, data: st.DataObject) -> None:
     """Whatever byte is changed, nothing but ValueError comes of it."""
@@ -347,7 +348,7 @@ def test_a_changed_byte_never_breaks_the_reader(state: State, data: st.DataObjec
 OTHERS = ["", "0", "-1", "a", "1/0", True, None, 0, 1, -1, 2**40, 2**70, 0.5, [], {}, [[]]]
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.sampled_from(SAMPLES), st.data())
 def test_a_changed_field_never_breaks_the_reader(state: State, data: st.DataObject) -> None:
     """The same for a head in canonical form in which some value is another one."""

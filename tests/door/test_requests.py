@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from doors import Opened, answer, opened, status
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def test_requests_on_one_connection_are_answered_in_order(door: Opened) -> None:
     assert [one["body"] for one in bodies(many)] == [str(i) for i in range(500)]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_requests_survive_any_cut(door: Opened, data: st.DataObject) -> None:
     """However they are cut on their way."""

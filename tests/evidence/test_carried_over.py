@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from effort import examples
 from house import ROOMS, House, adopt, audit, backup, reasons, recovered, resident
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,7 +65,7 @@ def step(house: House, what: tuple[Any, ...]) -> None:
             backup(house)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(steps=st.lists(STEPS, min_size=1, max_size=12))
 def test_nothing_signed_is_forgotten(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Any, ...]]

@@ -12,6 +12,7 @@ from typing import Any
 import bundles
 import pytest
 from bundles import SUBJECTS, canonical, take
+from effort import examples
 from house import House, audit, reasons, resident
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +61,7 @@ def ours(book: Book, what: str, first: Any, second: Any, number: int) -> None:
         book.batch(*items)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(OURS | bundles.STEPS, max_size=20))
 def test_all_agree_on_what_is_charged(steps: list[Any]) -> None:
     """What the events add up to is what the service has, in every cell of every account; replay and

@@ -23,6 +23,7 @@ from bundles import Log, Signer, archive, canonical, charge, checkpoint, root_of
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from effort import examples
 from forger import Forger, members_of, packed
 from house import House, audit, eventful
 from hypothesis import given, settings
@@ -274,7 +275,7 @@ def test_checkpoints_in_packs() -> None:
     assert [where for where, _ in found] == ["checkpoints/000", "checkpoint at 274"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_any_changed_byte_is_found(data: st.DataObject) -> None:
     """Whatever byte of an entry, a checkpoint or a key is changed, there is a finding."""
@@ -288,7 +289,7 @@ def test_any_changed_byte_is_found(data: st.DataObject) -> None:
 END = BUNDLE.index(SMALL.entries[-1]) + len(SMALL.entries[-1])
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, END - 1))
 def test_a_bundle_that_is_cut_short_is_found(length: int) -> None:
     """An archive that ends before its entries do is a finding."""
@@ -314,7 +315,7 @@ VALUES: list[Any] = [None, True, -1, 10**30, 0.5, "", "x", [], [[]], {}, {"a": 1
 GARBAGE = [b"", b"null", b"{}", b"[]", b"[" * 60_000, b"9" * 60_000, b"1e999", b"NaN", b"\n\n"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_hostile_members_never_crash_it(data: st.DataObject) -> None:
     """Whatever stands in a member instead of what should: a finding, no traceback."""
@@ -325,7 +326,7 @@ def test_hostile_members_never_crash_it(data: st.DataObject) -> None:
     assert reasons(garbage)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data(), st.sampled_from(VALUES))
 def test_hostile_events_never_crash_it(data: st.DataObject, new: Any) -> None:
     """An event may say anything, signed as it is: the verifier judges it and goes on."""
@@ -506,7 +507,7 @@ def test_a_log_needs_a_key_that_is_one() -> None:
     assert reasons(log.bundle()) == [("checkpoint at 1", "not an Ed25519 verifier key")]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(bundles.STEPS, max_size=25), st.sampled_from(["public", "private"]))
 def test_sums_are_those_of_the_service(steps: list[Any], membership: str) -> None:
     """In every cell of every account, in each currency, what is added up from the bytes alone is
@@ -627,7 +628,7 @@ LIMITS = st.builds(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(LIMITS, min_size=1, max_size=3), st.booleans())
 def test_orders_and_capacities_of_the_service_are_right(policies: list[str], used: bool) -> None:
     """Whatever a limit is, and however it is changed, its order leaves the most room, and under

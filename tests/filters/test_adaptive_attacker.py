@@ -35,6 +35,7 @@ from attacker import (
     unvalued,
     within,
 )
+from effort import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -234,7 +235,7 @@ ratios = st.builds(lambda n, d: Fraction(n + d, d), st.integers(1, 30), st.integ
 chances = st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.sampled_from(SECOND),
     st.lists(st.one_of(ratios.map(response), st.builds(spike, ratios, chances)), max_size=3),

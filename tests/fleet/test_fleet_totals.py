@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import examples
 from fleets import Fleet, events_of, export, service_of, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -396,7 +397,7 @@ def step(book: Book, what: tuple[Any, ...]) -> None:  # noqa: C901 (a case each)
             revalue(book, subjects)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(steps=steps)
 def test_any_ledger_adds_up(
     empty_database: Path, tmp_path_factory: pytest.TempPathFactory, steps: list[Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import hospital, laplace
@@ -73,7 +74,7 @@ DIVIDED = """
 """
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("abcd"), st.integers(1, 9), st.booleans(), st.integers(0, 2)),

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import mpmath
 import pytest
+from effort import examples
 from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -158,7 +159,7 @@ def ranged_truths(epsilon: Fraction, order: int) -> dict[str, mpmath.mpf]:
     [(pure, pure_truths), (laplace, laplace_truths), (bounded_range, ranged_truths)],
     ids=["pure", "laplace", "bounded range"],
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     epsilon=st.builds(
         lambda n, e: n * Fraction(10) ** e, st.integers(1, 999), st.integers(-12, -1)
@@ -181,7 +182,7 @@ def test_what_is_booked_is_the_least_that_is_true(
             assert charge.units(currency) == max(1, mpmath.ceil(truth))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.builds(lambda n, e: n * Fraction(10) ** e, st.integers(1, 999), st.integers(-7, -1)))
 def test_the_mu_that_is_booked_is_the_least(epsilon: Fraction) -> None:
     """With m units of mu^2 both errors reach the corner of randomised response, with m - 1 they do

@@ -14,6 +14,7 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -121,7 +122,7 @@ def test_golden_conversion_of_tau(row: dict[str, str]) -> None:
     assert -HAIR < Fraction(row["tau"]) + at - Fraction(row["eps_cks20"]) < HAIR
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.fractions(Fraction(1, 10**6), 60, max_denominator=10**6), st.integers(2, 3000))
 def test_pure_privacy_is_randomised_response(epsilon: Fraction, order: int) -> None:
     """tau and rho of a pure mechanism are those of randomised response, to fifty digits; rho times
@@ -140,7 +141,7 @@ def test_pure_privacy_is_randomised_response(epsilon: Fraction, order: int) -> N
     assert tau <= order * loss.rho + HAIR
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.builds(lambda n, e: n * Fraction(10) ** e, st.integers(1, 99), st.integers(-9, 0)))
 def test_the_mu_of_pure_privacy_lies_below_its_trade_off(epsilon: Fraction) -> None:
     """No test tells two answers of a pure mechanism apart better than mu-GDP allows, and a
@@ -162,7 +163,7 @@ def test_the_mu_of_pure_privacy_lies_below_its_trade_off(epsilon: Fraction) -> N
             assert beta(alpha, mu) <= 1 - alpha * mpmath.exp(real(epsilon))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-6, 6), st.floats(0, 1)), min_size=2, max_size=5),
     st.booleans(),
@@ -472,7 +473,7 @@ def test_aggregation_is_stated_for_replacing_a_block() -> None:
     assert cost("subsample_and_aggregate", REPLACE, **plain).epsilon == 6 * Fraction(2, 10)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=6))
 def test_a_vector_of_laplace_answers_costs_no_more_than_one(parts: list[int]) -> None:
     """Independent noise on each entry: the entries' rho and tau add up to no more than is charged
@@ -504,7 +505,7 @@ positive = st.builds(lambda n, e: n * Fraction(10) ** e, st.integers(1, 999), st
 deltas = st.builds(lambda n, e: n * Fraction(10) ** e, st.integers(1, 9), st.integers(-20, -2))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(positive, positive, deltas, deltas)
 def test_conversions_are_monotone(
     one: Fraction, other: Fraction, first: Fraction, second: Fraction
@@ -520,7 +521,7 @@ def test_conversions_are_monotone(
     assert intercept(1 + one, large) <= intercept(1 + one, small)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(positive, st.integers(2, 3000))
 def test_more_epsilon_is_more_of_everything(epsilon: Fraction, order: int) -> None:
     """rho, mu and every tau of a pure mechanism rise with epsilon, and none exceeds epsilon's own

@@ -10,6 +10,7 @@ from itertools import product
 import mpmath
 import numpy as np
 import pytest
+from effort import examples
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,7 +113,7 @@ responses = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(responses, st.sampled_from([MICRO, Fraction(1, 1000), Fraction(1, 10)]))
 def test_it_is_never_below_an_enumerated_truth(
     schedule: dict[Response, int], delta: Fraction

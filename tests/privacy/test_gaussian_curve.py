@@ -11,6 +11,7 @@ from pathlib import Path
 
 import mpmath
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def test_golden_values(row: dict[str, str]) -> None:
     assert 0 <= found - Fraction(row["eps"]) <= NANO
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(1, 9999), st.integers(-8, -2), st.integers(1, 99), st.integers(-32, -2))
 def test_least_multiple_that_is_true(m: int, m_exp: int, d: int, d_exp: int) -> None:
     """The result is an epsilon of the mechanism, and a billionth less is not."""
@@ -51,7 +52,7 @@ def test_least_multiple_that_is_true(m: int, m_exp: int, d: int, d_exp: int) -> 
         assert not proves(found - NANO, mu, delta)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.builds(lambda m, e: m * Fraction(10) ** e, st.integers(1, 999), st.integers(-13, 5)),
     st.fractions(1, 3) | st.integers(1, 10**6).map(Fraction),

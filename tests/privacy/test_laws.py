@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -210,7 +211,7 @@ def within(one: Charge, other: Charge) -> bool:
 relations = st.sampled_from(list(Relation))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(bodies(), relations, st.integers(1, 10**9))
 def test_every_legal_mechanism_has_a_price(
     body: dict[str, Any], population: Relation, count: int
@@ -239,7 +240,7 @@ def test_every_legal_mechanism_has_a_price(
         assert within(derived.on(SURE) if beside else derived, priced.charge)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(bodies(), relations, st.integers(1, 30))
 def test_a_count_is_a_loop(body: dict[str, Any], population: Relation, count: int) -> None:
     """Count n charges in every currency what n charges of count 1 add up to."""
@@ -254,7 +255,7 @@ def test_a_count_is_a_loop(body: dict[str, Any], population: Relation, count: in
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(bodies(), min_size=2, max_size=4), relations, st.randoms(use_true_random=False))
 def test_the_order_never_matters(
     several: list[dict[str, Any]], population: Relation, random: Any
@@ -277,7 +278,7 @@ def noisier(value: Any, factor: int, name: str = "") -> Any:
     return Decimal(value) * factor if scale else value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(bodies(), relations, st.integers(2, 10**6))
 def test_more_noise_never_costs_more(
     body: dict[str, Any], population: Relation, factor: int
@@ -288,7 +289,7 @@ def test_more_noise_never_costs_more(
     assert within(cost(noisier(body, factor), population), cost(body, population))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(bodies(), relations, rates, rates)
 def test_more_sampling_never_costs_less(
     body: dict[str, Any], population: Relation, one: str, other: str
@@ -304,7 +305,7 @@ def test_more_sampling_never_costs_less(
     assert within(larger, cost(body, population, sampling=None))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(bodies(), relations, st.integers(1, 1000), st.integers(1, 1000))
 def test_larger_groups_never_cost_less(
     body: dict[str, Any], population: Relation, size: int, more: int
@@ -316,7 +317,7 @@ def test_larger_groups_never_cost_less(
     assert within(smaller, cost(body, population, group_size=size + more))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(bodies(), relations)
 def test_a_pair_costs_at_least_twice_what_one_does(
     body: dict[str, Any], population: Relation
@@ -344,7 +345,7 @@ def check_twice(one: Charge, two: Charge) -> None:
 HUGE = {"kind": "exponential", "sensitivity": "29", "scale": "0.1", "monotonic": False}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(bodies(), relations, st.integers(2, 10**5), st.integers(2, 10**5))
 @example(HUGE | {"group_size": 5}, Relation.ADD_OR_REMOVE_ONE, 2, 2)
 def test_renyi_divergences_do_not_fall_with_the_order(
@@ -362,7 +363,7 @@ def test_renyi_divergences_do_not_fall_with_the_order(
         assert above <= epsilon * 10**6 + 1
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(bodies(), relations, st.sampled_from(["1e-3", "10", "1000000"]))
 def test_a_plan_of_one_part_costs_no_less_than_can_be_proved(
     body: dict[str, Any], population: Relation, epsilon: str

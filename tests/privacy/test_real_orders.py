@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import mpmath
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def test_a_pure_mechanism_costs_what_randomised_response_does(e: Fraction, a: Fr
         assert 0 <= found - exact * 10**15 < 1 + mpmath.mpf("1e-9")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.fractions(Fraction(1, 100), 4, max_denominator=100), ORDERS)
 def test_laplace_noise_costs_its_integral(e: Fraction, a: Fraction) -> None:
     """At any order above 1: the integral of p^a q^(1-a) over the line, rounded up to a unit."""
@@ -57,7 +58,7 @@ def test_laplace_noise_costs_its_integral(e: Fraction, a: Fraction) -> None:
         assert abs(found - exact * 10**15) < 1 + mpmath.mpf("1e-9")
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.fractions(Fraction(1, 2), 4, max_denominator=20),
     st.sampled_from([Fraction(1, 1000), Fraction(1, 100), Fraction(1, 10), Fraction(1, 2)]),

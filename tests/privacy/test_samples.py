@@ -10,6 +10,7 @@ from typing import Any
 
 import mpmath
 import pytest
+from effort import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -42,7 +43,7 @@ Density = Callable[[mpmath.mpf], mpmath.mpf]
 
 NOISE = [("0.01", "0.9"), ("0.1", "0.25"), ("0.2", "2"), ("0.5", "0.1"), ("0.001", "1.25")]
 """Rates and mu: training as it is done, a great noise, hardly any noise, half of the data."""
-ORDERS = ["2", "3", "8", "20", "1.25", "2.5", "7.75"]
+ORDERS = ["2", "3", "8", "1.25", "20", "2.5", "7.75"]
 POINTS = [-70, -30, -15, -8, -4, -2, 0, 2, 4, 8, 15, 30, 70, 120]
 
 
@@ -123,7 +124,7 @@ def test_a_sample_costs_what_the_worst_pair_does(kind: str, rate: str, mu: str) 
     rho = Fraction(mu) ** 2 / 2
     curve = curve_on(kind, Fraction(rate), rho)
     steps = {"exchange": 2, "2": 2, "4": 4}.get(kind, 1)
-    for order in ORDERS:
+    for order in some(ORDERS, 3):
         with mpmath.workdps(30):
             truth, found = worst(kind, real(rate), real(mu), real(order)), at(curve, order)
             assert (
@@ -134,7 +135,7 @@ def test_a_sample_costs_what_the_worst_pair_does(kind: str, rate: str, mu: str) 
 
 
 @pytest.mark.parametrize("kind", ["poisson", "exchange", "drawn", "2"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.fractions(Fraction(1, 10**4), Fraction(9, 10), max_denominator=10**4),
     st.fractions(Fraction(1, 1000), 3, max_denominator=1000),

@@ -16,6 +16,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -136,7 +137,7 @@ responses = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(responses, st.sampled_from([1e-6, 1e-3, 0.1]))
 def test_small_schedules_enclose_the_enumerated_truth(
     schedule: dict[Response, int], delta: float

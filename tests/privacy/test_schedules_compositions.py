@@ -10,6 +10,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from effort import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -43,7 +44,7 @@ SAMPLED = [(1.0, 0.01, 1000), (1.0, 0.01, 300), (1.25, 256 / 60000, 14000), (2.0
 
 
 @pytest.mark.parametrize(("mu", "rate", "count"), SAMPLED)
-@pytest.mark.parametrize("delta", [1e-5, 1e-9])
+@pytest.mark.parametrize("delta", some([1e-9, 1e-5], 2))
 def test_sampled_totals_agree_with_another(
     peer: Any, mu: float, rate: float, count: int, delta: float
 ) -> None:
@@ -107,7 +108,7 @@ def enclosed(found: Interval, delta: float, losses: Floats, p: Floats) -> bool:
     return above and below and found.upper - found.lower <= 5e-3 * max(1.0, found.upper)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(1, 5), st.floats(0.4, 15), st.integers(1, 50), st.floats(1e-9, 0.1))
 def test_discrete_gaussians_enclose_the_exact_total(
     sensitivity: int, scale: float, count: int, delta: float
@@ -122,7 +123,7 @@ def test_discrete_gaussians_enclose_the_exact_total(
     assert enclosed(total({DiscreteGaussian(sensitivity, scale): count}, delta), delta, losses, p)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.floats(0.001, 3), st.integers(1, 8), st.integers(1, 200), st.floats(1e-9, 0.1))
 def test_discrete_laplaces_enclose_the_exact_total(
     step: float, sensitivity: int, count: int, delta: float
@@ -285,7 +286,7 @@ EXTREMES: list[dict[Pair, int]] = [
 
 
 @pytest.mark.parametrize("schedule", EXTREMES, ids=str)
-@pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.999999])
+@pytest.mark.parametrize("delta", some([1e-300, 1e-6, 0.999999], 2))
 def test_absurd_schedules_have_an_answer(schedule: dict[Pair, int], delta: float) -> None:
     """Whatever the parameters: an interval, in bounded time, never NaN or negative."""
     found = total(schedule, delta)

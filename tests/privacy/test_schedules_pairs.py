@@ -158,7 +158,7 @@ def test_one_sampled_gaussian_is_its_curve(mu: float, rate: float, delta: float)
     assert encloses(pair, delta, sampled_curve(pair), slack=math.inf if flat else 5e-3)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(discrete_gaussian, deltas)
 @example(DiscreteGaussian(1, 1.0), 1e-6)
 @example(DiscreteGaussian(14, 0.25), 10**-3.375)
@@ -172,7 +172,7 @@ def test_one_discrete_gaussian_is_its_sum(pair: DiscreteGaussian, delta: float) 
         assert encloses(pair, delta, curve, slack)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(discrete_laplace, deltas)
 @example(DiscreteLaplace(1.0, 1), 1e-6)
 def test_one_discrete_laplace_is_its_sum(pair: DiscreteLaplace, delta: float) -> None:
@@ -268,7 +268,7 @@ def test_the_discrete_laplace_divergence_is_its_sum(pair: DiscreteLaplace, order
         assert truth <= found <= truth * (1 + 1e-6) + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-5, 5), st.floats(0, 1)), min_size=2, max_size=6),
     st.floats(0.01, 4),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import hospital, make
@@ -28,7 +29,7 @@ sexes = st.lists(st.sampled_from(DIMENSIONS["sex"]), min_size=1, unique=True)
 terms = st.fixed_dictionaries({}, optional={"age": ages, "sex": sexes})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.one_of(st.none(), terms, st.lists(terms, min_size=1, max_size=3)))
 def test_a_charge_counts_in_the_cells_of_its_group(subjects: Any) -> None:
     """Lists, ranges, long lists as positions, and dimensions that a term does not name."""

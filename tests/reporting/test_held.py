@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from random_ledgers import Ops, ledger, ops
 
@@ -13,7 +14,7 @@ from accountant.reporting.burndown import Held
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(todo=ops)
 def test_what_is_held_is_the_sum_over_the_open_grants(wide: bool, todo: Ops) -> None:
     """After every event each account of a limit on data holds what open grants booked in it."""

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import mpmath
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Book, hospital
@@ -78,7 +79,7 @@ def test_gaussian_noise_has_no_rung_where_it_has_no_epsilon() -> None:
     assert all(Decimal(found[gate]) < 3 for gate in ("zcdp", "renyi", "gdp"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=6))
 def test_no_rung_is_above_the_plain_sum(counts: list[int]) -> None:
     """Whatever was booked, every gate's number is at most the sum of epsilons, which is implied."""

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -583,4 +584,4 @@ class Allotments(RuleBasedStateMachine):
 
 
 TestAllotments = Allotments.TestCase
-TestAllotments.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestAllotments.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)

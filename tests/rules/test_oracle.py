@@ -226,7 +226,7 @@ PRICED = (
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.sampled_from(sorted(FILTERS)), st.lists(happening, max_size=40))
 def test_scopes_are_the_oracles(gate: str, todo: list[Any]) -> None:
     """The same where datasets come into scopes and go out of them, and policies change."""

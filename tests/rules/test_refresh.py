@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -95,7 +96,7 @@ def date_of(at: int) -> date:
 every = st.sampled_from(["daily", "weekly", "monthly", "quarterly", "yearly"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(every, st.integers(0, 8_000_000_000 * SECOND))
 def test_a_period_is_all_stamps_of_its_dates_and_no_other(name: str, at: int) -> None:
     """It begins and ends at a midnight: the microsecond before is of the period before."""
@@ -202,7 +203,7 @@ def test_what_came_back_over_a_boundary_frees_both() -> None:
     assert allowed(book.grant(laplace("1")))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 60), st.booleans()), max_size=25))
 def test_whoever_waits_for_boundaries_gets_no_more_in_any_period(
     steps: list[tuple[int, int, bool]],
@@ -306,7 +307,7 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=30, stateful_step_count=25)
+TestModel.settings = settings(max_examples=examples(30), stateful_step_count=25)
 
 
 # -- policies --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -388,7 +389,7 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=40, stateful_step_count=25)
+TestModel.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 class Twins(RuleBasedStateMachine):
@@ -422,7 +423,7 @@ class Twins(RuleBasedStateMachine):
 
 
 TestTwins = Twins.TestCase
-TestTwins.settings = settings(max_examples=30, stateful_step_count=20)
+TestTwins.settings = settings(max_examples=examples(30), stateful_step_count=20)
 
 
 # -- when it would fit -----------------------------------------------------------------------

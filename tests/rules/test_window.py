@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -1003,7 +1004,7 @@ def agrees(book: Book, naive: Naive) -> None:
         assert all(a <= b for a, b in zip(most, account.bound, strict=False))
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(todo)
 @example(
     [
@@ -1037,7 +1038,7 @@ def apply_all(state: State, stored: list[bytes]) -> None:
         follow(state, body)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(todo, st.integers(1, 6))
 def test_live_replay_and_a_restart_are_one(ops: list[tuple[Any, ...]], every: int) -> None:
     """Decided live or again, folded, gone on with from snapshots: the same to the byte."""
@@ -1061,7 +1062,7 @@ def test_live_replay_and_a_restart_are_one(ops: list[tuple[Any, ...]], every: in
     assert load(live.name, b"".join(dump(folded))) == folded
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(todo)
 def test_the_fleets_tables_add_up_to_what_counts(ops: list[tuple[Any, ...]]) -> None:
     """What has passed is a row too: the plain sum of all rows is what the account holds."""

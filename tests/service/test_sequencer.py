@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import World, ask, clean, laplace, make
@@ -45,7 +46,7 @@ def answer(_: str, batch: list[Waiting]) -> None:
         one.outcome = "answered"
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(st.sampled_from([None, *FAILURES]), min_size=1, max_size=6))
 def test_whatever_answering_fails_with_everybody_is_told(failures: list[Any]) -> None:
     """An exception of any kind is told to who has no answer yet, and the line goes on."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import SECOND, START, Book, audited, laplace, snapshot
@@ -336,7 +337,7 @@ def test_admissions_are_those_of_a_plain_scheduler(order: str, steps: list[Any])
     history.check()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(steps=st.lists(step, min_size=6, max_size=24), cut=st.integers(1, 30))
 def test_a_state_read_back_goes_on_alike(steps: list[Any], cut: int) -> None:
     """A process that starts in the middle, from events or from a snapshot, admits the same."""
@@ -350,7 +351,7 @@ def test_a_state_read_back_goes_on_alike(steps: list[Any], cut: int) -> None:
     history.check()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(steps=st.lists(step, min_size=4, max_size=16), back=st.lists(step, max_size=6))
 def test_what_is_rolled_back_was_never_admitted(steps: list[Any], back: list[Any]) -> None:
     """After a rollback those wait who waited before, and the same are admitted next."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from places import Place, everything
@@ -222,7 +223,7 @@ def test_texts_can_be_erased_and_nothing_else(ledgers: Ledgers, place: Place) ->
     body=st.binary(min_size=1),
     text=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60),
 )
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_column_holds_is_kept(
     ledgers: Ledgers, times: list[int], body: bytes, text: str
 ) -> None:
