@@ -43,17 +43,19 @@ BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 WAITED = ("grant.admitted.v1", "grant.timed_out.v1", "grant.cancelled.v1")
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
-PLACE = ("across", "per", "window", "refresh", "part_of", "unit")
+PLACE = ("across", "per", "window", "refresh", "part_of", "unit", "subjects")
 PARTS = {"per", "clients", "purposes", "part_of"}  # A limit with one of these divides a budget
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
 Cell = tuple[int, ...]  # positions of its values, dimensions in the order of their names
 Cells = frozenset[Cell] | None  # None is everyone, LASTS everyone where it may still run
 Groups = list[tuple[Cells, list[int]]]
-Key = tuple[str, int, str, str, str]  # of an account: rule, epoch, dataset, client, unit
+Key = tuple[str, int, str, str, str, str]  # of an account; by the names of its places
+KEY = ("rule", "epoch", "dataset", "client", "unit", "purpose")  # The last two may be left out
 Used = list[int | None]  # sums in the currencies that are compared; None is infinite
 Doc = dict[str, Any]
 LASTS: Cells = frozenset()
+RELAXED = "limit-relaxed"  # The code of a request that fits only by its context
 
 
 def need(holds: object, reason: str) -> None:
@@ -426,6 +428,9 @@ class Limit:
         share = delta if rule.get("gate") == "basic" else delta / 10
         self.own = number(limit["own_delta"]) if "own_delta" in limit else share
         self.left = delta - self.own
+        each = {"delta": "0", **limit}, *rule.get("relaxed", ())  # Usually, and in contexts
+        pairs = [[(n, v) for n, v in one.items() if n != "why"] for one in each]
+        self.states = [{n: v if n == "when" else number(v) for n, v in one} for one in pairs]
         self.gate = rule.get("gate", "renyi") if self.left > 0 else "basic"
         mine = self.epsilon, self.left
         self.chosen: tuple[Fraction, ...] = before.chosen if before else mine
@@ -483,12 +488,13 @@ class Limit:
             check_order(taus[0], first, epsilon, left * Fraction(7, 10) if lower > 1 else left)
             need(orders[1:] == [lower] * (lower > 1), f"the second order should be {lower}")
 
-    def capacity(self, share: Fraction = Fraction(1)) -> list[int]:
-        """Return the most units that a cell may hold, in the currencies that are compared."""
-        epsilon = self.epsilon * share * 10**9 // 1
-        found = [epsilon, self.own * share * 10**15 // 1]
+    def capacity(self, share: Fraction = Fraction(1), more: Iterable[Doc] = ()) -> list[int]:
+        """Return the most units of what is compared that a cell may hold, in contexts ``more``."""
+        most = [max(x.get(n, 0) for x in (self.states[0], *more)) for n in SURE]
+        epsilon, own = most[0] * share * 10**9 // 1, self.own + most[1] - self.states[0]["delta"]
+        found = [epsilon, own * share * 10**15 // 1]
         found += [(epsilon * d - b) // a for a, b, d in self.lines]
-        if self.gate == "gdp" and share == 1 and self.epsilon >= self.chosen[0]:
+        if self.gate == "gdp" and share == 1 and most[0] >= self.chosen[0]:
             found[2] = max(found[2], self.first if self.left >= self.chosen[1] else -1)
         return found
 
@@ -514,24 +520,31 @@ class Limit:
         fit = [u is not None and c is not None and u + c <= m for u, c, m in each]
         return fit[1] and (fit[0] or any(fit[2:]))
 
-    def full(self, accounts: Iterable[Account], cells: Cells, event: Doc) -> int:
+    def more(self, client: str, why: Any) -> list[Doc]:
+        """Return the contexts of a request, in which it may use more of the limit."""
+        mine = [x for x in self.states[1:] if matches(x["when"].get("clients"), client)]
+        return [one for one in mine if why in one["when"].get("purposes", [why])]
+
+    def full(self, accounts: Iterable[Account], cells: Cells, event: Doc, more: list[Doc]) -> int:
         """Return in how many accounts an event's charge does not fit on some of the cells."""
         cost = charge_to(self.rule.get("unit", ""), event)
-        most, charge = self.capacity(), self.used(amounts(cost, self.keeps))
+        most, charge = self.capacity(more=more), self.used(amounts(cost, self.keeps))
         each = ([self.used(sums) for sums in account.of(cells)] for account in accounts)
         return sum(not all(self.fits(used, charge, most) for used in held) for held in each)
 
     def wrong(
-        self, accounts: list[Account], most: Account | None, cells: Cells, on: tuple[Doc, Doc, Doc]
+        self, accounts: list[Account], most: Account | None, cells: Cells, on: tuple[Any, ...]
     ) -> str:
         """Return the error in what an event saw of a rule, whose first account was between two.
         How much is locked is believed: it can only refuse what would fit the whole limit.
         """
-        event, rule, seen = on
-        fired = rule["id"] in dict(event.get("fired", []))
+        event, rule, seen, more = on
+        code = dict(event.get("fired", [])).get(rule["id"])
+        fired, relaxed = code not in (None, RELAXED), code == RELAXED
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
         cost = charge_to(self.rule.get("unit", ""), event)
-        capacity, charge = self.capacity(share), self.used(amounts(cost, self.keeps))
+        capacity = self.capacity(share, more if code and "of" not in rule else ())
+        charge = self.used(amounts(cost, self.keeps))
         pairs = zip(seen["used"], [*map(int, seen.get("kept", ())), *[0] * 9], strict=False)
         quoted = [None if text == "infinite" else int(text) + kept for text, kept in pairs]
         unlocks = "unlock" in rule and event["type"] != JUDGED[2]
@@ -545,12 +558,14 @@ class Limit:
         misfits = [used for used in held if not self.fits(used, charge, capacity)]
         spent = max(map(endless, map(self.spent, misfits if fired else held)), default=0)
         shown = list(map(str, capacity)) if fired and share == 1 else None
+        usual = accounts[0] is most and all(self.fits(x, charge, self.capacity()) for x in held)
         apart = fired and (accounts[0] is not most or any(locked))
         checks = {
             "the cell is not selected": cell is None or cells is None or cell in cells,
             f"the cell had {low}": all(a <= b <= c for a, b, c in between),
             "nothing is locked": min(locked) >= 0 and (unlocks or "locked" not in seen),
             f"the charge does not fit on {len(misfits)} cells": bool(misfits) == fired or apart,
+            "the usual amount is enough": not relaxed or (more and not usual),
             "another cell decides": self.fits(behind, charge, capacity) != fired,
             f"another cell has spent {spent}": unlocks or spent <= endless(self.spent(quoted)),
             f"the capacity is {capacity}": seen.get("capacity") == shown,
@@ -561,11 +576,11 @@ class Limit:
         """Return an account of this epoch with nothing in it."""
         return Account(self.keeps, self.rule.get("window", self.rule.get("refresh")))
 
-    def key(self, dataset: str, client: str, inside: object = True) -> Key:
+    def key(self, dataset: str, client: str, why: str, inside: object = True) -> Key:
         """Return the account of a charge; across datasets one outside of the scope has its own."""
-        place = "*" if inside and self.rule.get("across") else dataset
-        client = client if self.rule.get("per") else ""
-        return self.rule["id"], self.number, place, client, self.rule.get("unit", "")
+        place, per = "*" if inside and self.rule.get("across") else dataset, self.rule.get("per")
+        whose = client if per == "client" else "", self.rule.get("unit", "")
+        return self.rule["id"], self.number, place, *whose, why if per == "purpose" else ""
 
 
 def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
@@ -574,11 +589,10 @@ def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
     span, before = rule.get("window", rule.get("refresh")), old.rule if old else {}
     names = (*SCOPE[: 3 if "part_of" in rule else 5], *PLACE)  # who draws from a part may change
     same = old is not None and all(before.get(n) == rule.get(n) for n in names)
-    limits = [{n: number(v) for n, v in r.get("limit", {}).items()} for r in (before, rule)]
     reset = rule.get("carry") == "none"
     drawn = [[r.get(n) for n in ("gate", "orders", "workload")] for r in (before, rule)]
     forgets = reset and before.get("carry") != "none"
-    if same and limits[0] == limits[1] and drawn[0] == drawn[1] and not forgets:
+    if same and old and old.states == new.states and drawn[0] == drawn[1] and not forgets:
         return "kept"
     if same and not used:
         return "unused"
@@ -627,6 +641,7 @@ class Audit:
         self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
         self.facts = dict[str, tuple[str | None, dict[str, str]]]()  # Their owners and labels
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
+        self.purposes = list[str]()  # Those that the policy in force lists
         self.way, self.expired, self.ran = list[Any](), set[str](), dict[str, Any]()
         self.proposals, self.units = dict[int, Doc](), Doc()  # Further units of privacy
         self.adopted: int | None = None
@@ -720,8 +735,7 @@ class Audit:
             most, n = [*map(max, zip(*account.of(None), strict=True))], len(account.keeps)
             used: Doc = dict(zip(account.keeps, map(str, most), strict=False))
             infinite = {c: count for c, count in zip(account.keeps, most[n:], strict=True) if count}
-            names = ("rule", "epoch", "dataset", "client", "unit")[: 5 if key[4] else 4]
-            entry = dict(zip(names, key, strict=False))
+            entry: Doc = {n: x for n, x in zip(KEY, key, strict=True) if x or n in KEY[:4]}
             entry |= {"used": used | ({"infinite": infinite} if infinite else {})}
             if limit is not None:
                 spent = max(map(endless, map(limit.spent, map(limit.used, account.of(None)))))
@@ -830,7 +844,7 @@ class Audit:
     def carry_over(self, _: Doc, command: Doc) -> None:
         """Raise accounts to their sums before a recovery; reservations in them become spending."""
         for each in command["accounts"]:
-            key = *(each[n] for n in ("rule", "epoch", "dataset", "client")), each.get("unit", "")
+            key = *(each[n] for n in KEY[:4]), *(each.get(n, "") for n in KEY[4:])
             limit = self.limits.get(key[0])
             if key[0] and (limit is None or limit.number != key[1]):
                 continue
@@ -871,7 +885,7 @@ class Audit:
         out = [limit for limit in limits if name in self.facts and not self.about(limit.rule, name)]
         labels = command.get("labels", self.facts.get(name, (None, {}))[1])
         self.facts[name] = command.get("owner"), labels
-        places = [limit.key(name, "", None)[:3] for limit in out if self.about(limit.rule, name)]
+        places = [(x.rule["id"], x.number, name) for x in out if self.about(x.rule, name)]
         for key in [key for key in self.accounts if key[:3] in places]:
             self.account((*key[:2], "*", *key[3:])).gain(self.accounts[key], self.now)
             self.accounts[key] = self.limits[key[0]].opened()
@@ -890,6 +904,15 @@ class Audit:
         asked = matches(rule.get("clients"), client) and ("part_of" not in rule or of == rule["id"])
         asked = asked and not (scoped and why not in rule["purposes"])
         return [one for one in datasets if asked and self.about(rule, one)]
+
+    def meets(self, rule: Doc, cells: Cells, asked: tuple[Any, ...]) -> tuple[list[str], Cells]:
+        """Return the datasets and the cells of a request that a rule is about."""
+        about, where = self.inside(rule, *asked), self.place(cells, rule.get("unit", ""))
+        if "limit" in rule and "subjects" in rule:
+            group = self.select(rule["subjects"]) or frozenset()
+            where = group if where is None else where & group
+            about = about if where else []
+        return about, where
 
     def charged(self, event: Doc, command: Doc) -> list[str]:
         """Return the datasets that are charged: those named and, but for corrections, origins."""
@@ -912,15 +935,17 @@ class Audit:
             named = self.inside(ever, datasets, *who)
             inside = named if more else self.inside(limit.rule, datasets, *who)
             each = inside if inside and "across" in limit.rule else named
-            keys += [limit.key(one, who[0], one in inside) for one in each]
+            why = who[1] if who[1] in self.purposes else ""  # another is as good as none
+            keys += [limit.key(one, who[0], why, one in inside) for one in each]
         units = product(["", *self.units], [*datasets, "*"])
-        return [*dict.fromkeys(keys), *(("", 0, one, "", unit) for unit, one in units)]
+        return [*dict.fromkeys(keys), *(("", 0, one, "", unit, "") for unit, one in units)]
 
     def beside(self, key: Key, account: Account, asked: Any, grants: list[Grant]) -> Account:
         """Return a limit's account as if grants were released, with what its allotments keep."""
         account, drawn = self.released(key, account, grants), self.route(*asked)
         for part in [one for one in self.limits.values() if one.rule.get("part_of") == key[0]]:
-            mine, about = part.key(key[2], "", None), key[2] == "*" or self.about(part.rule, key[2])
+            mine = part.rule["id"], part.number, *key[2:]
+            about = key[2] == "*" or self.about(part.rule, key[2])
             if about and mine not in drawn and self.time[:10] <= part.rule.get("until", "9"):
                 used = self.released(mine, self.accounts.get(mine) or part.opened(), grants)
                 account = account.beside(part.capacity(), used)
@@ -988,7 +1013,8 @@ class Audit:
             return grant
         unnamed = [term | {name: values} for term in terms if name not in term]
         new = frozenset[Cell]().union(*map(self.cells_of, unnamed))
-        counted = {*self.route(grant.datasets, grant.by, None, None), *grant.booked}
+        asks = map(grant.event["command"].get, ("purpose", "allotment"))
+        counted = {*self.route(grant.datasets, grant.by, *asks), *grant.booked}
         for key in [key for key in counted if self.place(new, key[4]) and not inherit]:
             if key in grant.booked:
                 self.accounts[key].add(new, grant.booked[key])
@@ -1011,7 +1037,7 @@ class Audit:
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due
             named = [d for d in sorted(self.sources) if matches(rule.get("datasets"), d)]
-            lives = [("", 0, d, "", rule.get("unit", "")) for d in named]
+            lives = [("", 0, d, "", rule.get("unit", ""), "") for d in named]
             lives = [key for key in lives if key in self.accounts and not PARTS & rule.keys()]
             self.bring(new, {"converted": mine, "brought": lives}.get(start, []))
             for key in mine if start == "carried" else ():
@@ -1021,13 +1047,16 @@ class Audit:
                     grant.booked[after] = grant.booked[key]
             limits[name] = new
         self.rules, self.limits, self.adopted = rules, limits, self.size
+        listing = [each for rule in rules for each in (rule, *rule.get("relaxed", ()))]
+        self.purposes = [p for x in listing for p in x.get("when", x).get("purposes", ())]
 
     def bring(self, limit: Limit, keys: list[Key]) -> None:
         """Begin with the spending in accounts, as a sum of epsilons and deltas."""
         brought = dict[Key, Account]()
         for key in keys:
             inside = key[2] == "*" or (not key[0] and self.about(limit.rule, key[2]))
-            mine = brought.setdefault(limit.key(*key[2:4], inside), Account(limit.keeps))
+            after = limit.key(key[2], key[3], key[5], inside)
+            mine = brought.setdefault(after, Account(limit.keeps))
             mine.bring(self.accounts[key])
         for account, currency in product(brought.values(), limit.keeps[2:]):
             sure = currency != "mu_squared"  # which nothing stands for
@@ -1055,32 +1084,32 @@ class Audit:
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
             ask = datasets, event["by"], command.get("purpose"), command.get("allotment")
-            about = self.inside(limit.rule if limit else rule, *ask)
+            about, where = self.meets(limit.rule if limit else rule, cells, ask)
             if limit and ask[3] == name and (not about or self.time[:10] > rule.get("until", "9")):
                 need(fired.get(name) == "allotment-closed", f"rule {name}: nobody may draw from it")
             elif limit is not None and about:
-                seen, keys = event["rules"][name], {limit.key(one, event["by"]) for one in about}
+                why, seen = ask[2] if ask[2] in self.purposes else "", event["rules"][name]
+                keys, wide = {limit.key(one, ask[1], why) for one in about}, limit.more(ask[1], why)
                 at = {key: self.accounts.get(key) or limit.opened() for key in keys}
                 sums = self.released if "of" in rule else partial(self.beside, asked=ask)
                 least = {key[2]: sums(key, one, grants=settled) for key, one in at.items()}
                 found = {key[2]: sums(key, one, grants=[]) for key, one in at.items()}
                 known, several = not any(i["type"] == "ask_grant" for i in before), len(keys) > 1
                 told, more = [seen, *seen.get("beside", [])], seen.get("more", 0)
-                where = self.place(cells, limit.rule.get("unit", ""))
                 for one in told:  # each has spent more than those that come after it
                     sides = zip(one.get("cell", ()), self.dimensions.values(), strict="cell" in one)
                     need(all(n in range(len(side)) for n, side in sides), "no such cell")
                     data = one["dataset"] if several else next(iter(found))
                     need(("dataset" in one) == several and data in found, "not what decides")
                     of, most = [least.pop(data), *least.values()], found.pop(data)
-                    on = event, rule, one | {"capacity": seen.get("capacity")}
+                    on = event, rule, one | {"capacity": seen.get("capacity")}, wide
                     wrong = limit.wrong(of, most if known else None, where, on)
                     need(not wrong, f"rule {name}: {wrong}")
-                beside -= len(told) - 1
+                beside += 1 - len(told)
                 apt = beside >= 0 and not (more and beside) and (name in fired or len(told) == 1)
                 need(apt, f"rule {name}: too many or too few accounts are told")
                 if found and "of" not in rule and lists:
-                    low, high = (limit.full(x.values(), where, event) for x in (least, found))
+                    low, high = (limit.full(x.values(), where, event, wide) for x in (least, found))
                     exact = known and not any("locked" in one for one in told)
                     need(low <= more <= (high if exact else len(found)), f"not {low} more")
                 self.believed |= {name} if any("locked" in one for one in told) else set()
@@ -1103,12 +1132,12 @@ class Audit:
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
         flags = "built-in:unverifiable-claim", "built-in:sensitivities-apart"
         actions |= dict.fromkeys(flags, "flag")
-        blocked = [name for name in fired if actions.get(name, "block") == "block"]
+        blocked = [n for n in fired if actions.get(n, "block") == "block" and fired[n] != RELAXED]
         more, recorded = "budget-exceeded" in map(fired.get, blocked), kind == JUDGED[2]
         need((event.get("overrun") is True) == (recorded and more), f"overrun, by {blocked}")
         need(recorded or (kind == JUDGED[1]) == bool(blocked), f"the outcome, by {blocked}")
         blocking = [limit for name, limit in self.limits.items() if actions[name] == "block"]
-        guards = [limit.rule for limit in blocking if {*PARTS, "unit"}.isdisjoint(limit.rule)]
+        guards = [x.rule for x in blocking if {*PARTS, "unit", "subjects"}.isdisjoint(x.rule)]
         without = not all(any(self.about(rule, one) for rule in guards) for one in datasets)
         need(("built-in:no-policy" in fired) == (self.adopted is None), "whether there is a policy")
         without &= self.adopted is not None
@@ -1144,7 +1173,8 @@ def told_of(entry: Doc) -> str:
     rule = f"rule {entry['rule']}, epoch {entry['epoch']}, " if entry["rule"] else "lifetime, "
     data = "all data" if entry["dataset"] == "*" else entry["dataset"]
     who, spent = entry["client"] and f", client {entry['client']}", entry.get("spent", "")
-    who += f", one {entry['unit']}" if "unit" in entry else ""
+    words = ("unit", "one"), ("purpose", "purpose")
+    who += "".join(f", {word} {entry[name]}" for name, word in words if name in entry)
     shown = f"{Decimal(spent).scaleb(-9):f}" if spent.isdigit() else spent
     more = f"epsilon {shown} spent; " if shown else ""
     return f"{rule}{data}{who}: {more}used {json.dumps(entry['used'], sort_keys=True)}"

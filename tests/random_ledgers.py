@@ -51,6 +51,8 @@ POLICY = (
     "  - {{id: whole, datasets: e, limit: {{epsilon: 2, delta: 1e-4}}, gate: basic}}\n"
     "  - {{id: part, part_of: whole, limit: {{epsilon: 0.7, delta: 1e-5}}, clients: [one]}}\n"
     "  - {{id: word, trusted: {{epsilon: 0.2}}, action: flag}}\n"
+    "  - {{id: whys, per: purpose, limit: {{epsilon: 1, delta: 1e-4}}, action: flag}}\n"
+    "  - {{id: girls, subjects: {{sex: f}}, limit: {{epsilon: 1, delta: 1e-4}}, action: flag}}\n"
 )
 EACH = "  - {id: each, per: client, limit: {epsilon: 1.5}, action: flag}\n"
 """A sub-limit of each client."""

@@ -141,8 +141,9 @@ def _told(
 def _compared(rule: Rule, told: Told) -> Compared | None:
     """Return the comparison of ``rule`` from its event; None if it did not apply."""
     body = told.event.body
-    fired = any(name == rule.id for name, _ in body.get("fired", ()))
+    codes: dict[str, str] = dict(body.get("fired", ()))
     seen: Mapping[str, Any] = body.get("rules", {})
     if rule.id in seen or rule.applies(told):
-        return rule.compared(fired, seen.get(rule.id))
+        compared = rule.compared(rule.id in codes, seen.get(rule.id))
+        return compared._replace(code=codes.get(rule.id, compared.code))
     return None

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class AccountKey(NamedTuple):
-    """The key of an account: its rule ("" for the lifetime), epoch, dataset and client, and the
-    further unit of privacy that it counts for ("" for the first).
+    """The key of an account: its rule ("" for the lifetime), epoch, dataset and client, the further
+    unit of privacy that it counts for ("" for the first), and the purpose ("" for all others).
     """
 
     rule: str
@@ -38,11 +38,12 @@ class AccountKey(NamedTuple):
     dataset: str
     client: str = ""
     unit: str = ""
+    purpose: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the key as documents spell it: without a unit if it is the first."""
-        found = self._asdict()
-        return found if self.unit else {k: v for k, v in found.items() if k != "unit"}
+        """Return the key as documents spell it: without the first unit, and without no purpose."""
+        found = self._asdict().items()
+        return {name: v for name, v in found if v or name not in ("unit", "purpose")}
 
 
 Bookings = tuple[tuple[AccountKey, Charge], ...]

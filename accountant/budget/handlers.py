@@ -122,7 +122,8 @@ def _widen(
     from now on reaches their members. A rule that does not hold the reservation counts it there as
     spent.
     """
-    asked = command_from_json(grant.document)
+    document = grant.document
+    asked = command_from_json(document)
     new = reaching(state.people(), getattr(asked, "subjects", None), dimension, values)
     if grant.selection.everyone or not new.boxes:
         return
@@ -131,7 +132,8 @@ def _widen(
         for key, booked in grant.bookings:
             if key.unit not in spans:
                 state.accounts.alone(key).widen(new, booked)
-        for key in state.route(grant.on.charged, grant.by).keys:
+        asks = document.get("purpose"), document.get("allotment")
+        for key in state.route(grant.on.charged, grant.by, *asks).keys:
             if key not in holding and key.unit not in spans:
                 charge = grant.bill.to(key.unit)
                 state.to_change(key).book(new, charge, reserve=False, now=now)
@@ -299,7 +301,7 @@ def _successor(state: State, rule: LimitRule, epoch: Epoch, source: AccountKey) 
         return source._replace(epoch=epoch.number)
     inside = rule.scope.holds(state.datasets[source.dataset])
     find = account_key if inside else outside_key
-    return find(rule, epoch.number, source.dataset, source.client)
+    return find(rule, epoch.number, source.dataset, source.client, source.purpose)
 
 
 def _revalue(state: State, event: Event) -> None:
@@ -335,7 +337,8 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
     """Raise an account. One of an epoch that is not in force is no limit now and is left out: a
     rule that is adopted again starts from the lifetimes, which are always raised.
     """
-    key = AccountKey(carried.rule, carried.epoch, carried.dataset, carried.client, carried.unit)
+    whose = carried.client, carried.unit, carried.purpose
+    key = AccountKey(carried.rule, carried.epoch, carried.dataset, *whose)
     epoch = state.adopted.epochs.get(key.rule) if state.adopted else None
     if key.rule and (epoch is None or epoch.number != key.epoch):
         return

@@ -85,7 +85,7 @@ def _rule_fits_from(state: State, request: Request, rule: LimitRule) -> int | No
 
     def fits(now: int) -> bool:
         compared = rule.compare(View(state, request.at(now)))
-        return compared is None or not compared.fired
+        return compared is None or not compared.fired or compared.action != "block"
 
     for begins, last in _spans(state, request, rule):
         if fits(last):

@@ -90,6 +90,7 @@ class AccountRow:
     dataset: str
     client: str
     unit: str
+    purpose: str
     axis: Number
     bound: tuple[Big, ...]
     held: tuple[Big, ...]
@@ -106,7 +107,7 @@ class AccountRow:
         return 2 + 2 * len(self.bound)
 
 
-ArrivalsRow = tuple[str, int, str, str, str, Big | None, Annotated[int, Field(ge=0, le=1)]]
+ArrivalsRow = tuple[str, int, str, str, str, str, Big | None, Annotated[int, Field(ge=0, le=1)]]
 """The account that requests were counted in, until when they count, and whether there are cells."""
 
 
@@ -332,7 +333,7 @@ def _state(
     accounts = Accounts(_accounts(head, axes, shape, selections, passing, take))
     accounts.share()
     arrivals = {
-        AccountKey(*row[:5]): Arrivals(row[5], Sums.load(take, 1, shape, row[6]))
+        AccountKey(*row[:6]): Arrivals(row[6], Sums.load(take, 1, shape, row[7]))
         for row in head.arrivals
     }
     keys = list(accounts)
@@ -398,7 +399,8 @@ def _accounts(
             )
             first = last
         account.lasting = row.lasting
-        yield AccountKey(row.rule, row.epoch, row.dataset, row.client, row.unit), account
+        key = row.rule, row.epoch, row.dataset, row.client, row.unit, row.purpose
+        yield AccountKey(*key), account
 
 
 def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: _Lists) -> bytes:

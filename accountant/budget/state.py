@@ -308,7 +308,7 @@ class State:
         units = tuple(unit.name for unit in self.people().units)
         if (adopted := self.adopted) is None:
             return Route.of((), (), names, units)
-        data = [self.datasets[name] for name in names]
+        data, named_for = [self.datasets[name] for name in names], adopted.named(purpose)
         counted: dict[AccountKey, Counted] = {}
         outside: dict[AccountKey, None] = {}
         for rule in adopted.policy.limits:
@@ -318,12 +318,12 @@ class State:
             named = [one for one in data if scope.names_it(one.id)]
             inside = [one.id for one in named if everywhere or scope.holds(one)]
             for name in inside:
-                key = account_key(rule, epoch.number, name, client)
+                key = account_key(rule, epoch.number, name, client, named_for)
                 counted[key] = Counted(rule, epoch, key)
             if not (rule.across and inside):  # what counts in the total counts there once
                 beside = (one.id for one in named if one.id not in inside)
                 outside |= dict.fromkeys(
-                    outside_key(rule, epoch.number, name, client) for name in beside
+                    outside_key(rule, epoch.number, name, client, named_for) for name in beside
                 )
         scopes = adopted.policy.scopes
         covering = frozenset(r.id for r, scope in scopes if scope.meets(data, client, purpose))
@@ -412,16 +412,21 @@ def _frozen(arrivals: dict[AccountKey, Arrivals]) -> dict[AccountKey, Arrivals]:
     return {key: one._replace(counts=one.counts.frozen()) for key, one in arrivals.items()}
 
 
-def account_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:
+def account_key(
+    rule: LimitRule, epoch: int, dataset: str, client: str, purpose: str = ""
+) -> AccountKey:
     """Return the account of ``rule`` that a charge by ``client`` on ``dataset``, which is in scope,
-    counts in.
+    counts in; ``purpose`` is one that the policy lists, or "".
     """
-    return AccountKey(rule.id, epoch, *rule.place(dataset, client), rule.unit or "")
+    place, by, why = rule.place(dataset, client, purpose)
+    return AccountKey(rule.id, epoch, place, by, rule.unit or "", why)
 
 
-def outside_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:
+def outside_key(
+    rule: LimitRule, epoch: int, dataset: str, client: str, purpose: str = ""
+) -> AccountKey:
     """Return the account that keeps it while ``dataset`` is out of scope (rules/limit.py)."""
-    return AccountKey(rule.id, epoch, dataset, rule.place(dataset, client)[1], rule.unit or "")
+    return account_key(rule, epoch, dataset, client, purpose)._replace(dataset=dataset)
 
 
 def envelope_of(event: Event) -> Envelope:

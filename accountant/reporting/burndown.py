@@ -123,7 +123,9 @@ class Burndowns:
         key = counted.key
         if (ruler := self._rulers.get(key)) is None:
             ruler = self._rulers[key] = Ruler(counted.rule, counted.epoch)
-        found = ruler.epsilons(used_and_spent(state.seen(key).used, self._held.of(key)))
+        held = self._held.of(key)
+        cells = state.seen(key).used.stacked(), None if held is None else held.stacked()
+        found = ruler.epsilons(used_and_spent(*cells))
         return PointFacts(
             sequence=sequence,
             time=rfc3339(time),
@@ -144,6 +146,8 @@ def _touched(state: State, event: Event) -> Iterable[str]:
 
 
 def _limits(state: State, datasets: Iterable[str]) -> Iterable[Counted]:
-    """Return the accounts of the limit rules on some datasets, without those that only divide."""
+    """Return the accounts of the limit rules on some datasets, without those that only divide, or
+    are about some cells.
+    """
     limits = (counted for dataset in datasets for counted in state.limits_on((dataset,), ""))
-    return {one.key: one for one in limits if not one.rule.divides}.values()
+    return {one.key: one for one in limits if not (one.rule.divides or one.rule.subjects)}.values()

@@ -14,13 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from accountant.budget.accounts.epochs import adopted_by
+from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.facts import final_of, grant_of, request_in
 from accountant.budget.outcome import ADMITTED, RESERVED
 from accountant.budget.population.population import Dataset, Membership
 from accountant.budget.population.positions import read
 from accountant.budget.reach import Reach, reach_in
-from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.scope import Scope
 from accountant.budget.state import ALL
 from accountant.ledger.events import Event
@@ -115,11 +114,13 @@ class Contribution(NamedTuple):
         return found
 
     def counts_in(
-        self, rule: Mapping[str, Any], limit: LimitRule, data: _Past, dimensions: Dimensions
+        self, rule: Mapping[str, Any], adopted: Adopted, data: _Past, dimensions: Dimensions
     ) -> bool:
-        """Return True if it is charged to the account and the cell that ``limit`` quotes on
-        ``data``.
+        """Return True if it is charged to the account and the cell that a finding on a limit of the
+        policy in force quotes on ``data``.
         """
+        limit = adopted.rule(rule["of"])
+        assert limit is not None  # noqa: S101 for the type checker
         scope = limit.scope
         if rule["dataset"] == ALL:
             on_it = any(data.ever_in(scope, name, self.sequence) for name in self.on.charged)
@@ -128,6 +129,7 @@ class Contribution(NamedTuple):
         return (
             on_it
             and rule["client"] in (self.client, "")
+            and rule.get("purpose") in (None, adopted.named(self._purpose))
             and limit.counts(self.client, self._purpose, self._allotment)
             and _covers(dimensions, self.subjects, rule["group"])
         )
@@ -232,7 +234,7 @@ def used_up_by(
     if not fired or adopted is None:
         return []
     in_force, people, data = adopted_by(adopted), People(), _Past(datasets, before)
-    epochs, limits = in_force.epochs, {rule.id: rule for rule in in_force.policy.limits}
+    epochs = in_force.epochs
     sums = [
         Sum(counting.measure(rule["of"], epochs[rule["of"]], Currency(rule["decided_by"])))
         for rule in fired
@@ -242,7 +244,7 @@ def used_up_by(
             if not isinstance(booked, Contribution):
                 if any(rule["group"].get(name) in values for name, values in booked.items()):
                     used.begin()
-            elif booked.counts_in(rule, limits[rule["of"]], data, people.dimensions):
+            elif booked.counts_in(rule, in_force, data, people.dimensions):
                 used.add(booked)
     return [used.to_json(rule["rule"], texts) for rule, used in zip(fired, sums, strict=True)]
 

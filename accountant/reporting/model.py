@@ -102,7 +102,8 @@ def standing(state: State, counted: Counted) -> schema.Standing:
     """
     row, window = line(state, counted), counted.epoch.window
     total = _place(row.total, Total(**row.lifetime))
-    axes = () if counted.rule.divides else range(len(state.people().shape))
+    parts = counted.rule.divides or counted.rule.subjects
+    axes = () if parts else range(len(state.people().shape))
     return _filled(
         schema.Standing,
         row,

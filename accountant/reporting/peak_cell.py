@@ -16,7 +16,6 @@ import numpy as np
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.part import Integers
 from accountant.budget.accounts.peak import deciding, most_spent
-from accountant.budget.accounts.sums import Sums
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import Filter, Line
 from accountant.privacy.units import Currency, units_up
@@ -38,7 +37,7 @@ class Worst:
     delta: int | None
     """The delta of ``epsilon``: own deltas, and the filter's where it is below ``path_sum``."""
     over: bool
-    """Some cell holds more than the rule's capacity."""
+    """Some cell holds more than the rule promises, whatever is asked for."""
     cell: int
     """The cell with the largest ``epsilon``, as an index into the flattened group."""
 
@@ -50,6 +49,7 @@ class Ruler:
         self.filter = other or rule.filter
         self.limit = epoch.limit
         self.capacity = other.capacity(epoch.limit) if other else epoch.capacity
+        self._most = self.capacity if other else rule.largest_in(epoch)
         self.axis = epoch.axis
         self._filter_delta = units_up(epoch.limit.filter_delta, Currency.DELTA)
 
@@ -75,7 +75,7 @@ class Ruler:
 
     def by_value(self, cells: Integers) -> list[Worst]:
         """Return the numbers of each value, for ``cells`` (rows, values, rest)."""
-        capacity, own = self.capacity, self._sums(cells, Currency.DELTA)
+        capacity, own = self._most, self._sums(cells, Currency.DELTA)
         epsilon, *along = columns = self._compared(cells)
         fit = epsilon <= capacity.epsilon
         for sums, most in zip(along, capacity.along, strict=True):
@@ -123,12 +123,14 @@ def by_axis(cells: Integers, axis: int | None) -> Integers:
     return first.reshape(*first.shape[:2], -1)
 
 
-def used_and_spent(used: Sums, reserved: Sums | None, axis: int | None = None) -> Integers:
-    """Return what is used ``by_axis`` and, behind its values, what is spent of it, if less."""
-    cells = by_axis(used.stacked(), axis)
+def used_and_spent(used: Integers, reserved: Integers | None, axis: int | None = None) -> Integers:
+    """Return what is used ``by_axis`` and, behind its values, what is spent of it, if less: of
+    cells (rows, *shape), and of what is reserved of them.
+    """
+    cells = by_axis(used, axis)
     if reserved is None:
         return cells
-    return np.concatenate([cells, cells - by_axis(reserved.stacked(), axis)], axis=1)
+    return np.concatenate([cells, cells - by_axis(reserved, axis)], axis=1)
 
 
 def _finite(value: int | np.int64) -> int | None:

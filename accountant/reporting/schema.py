@@ -127,6 +127,8 @@ class Account(Struct, frozen=True, kw_only=True, omit_defaults=True):
     client: str
     unit: str = ""
     """The further unit that it protects; left out: the first one."""
+    purpose: str = ""
+    """The purpose that it counts, of a limit for each; left out: none that the policy lists."""
     action: str
     gate: str
     limit: LimitFacts

@@ -5,6 +5,7 @@ A group's number is that of its peak cell. Spent amounts are rounded up, remaini
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from math import prod
@@ -22,6 +23,8 @@ from accountant.budget.accounts.part import (
 from accountant.budget.accounts.unlocking import (
     unlocked,
 )
+from accountant.budget.population.selection import ordered
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
@@ -144,7 +147,7 @@ def scopes(state: State) -> list[Counted]:
 def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     """Return the line of one limit rule in one scope, split by the dimension ``axis`` if given."""
     rule, epoch, key = counted
-    used = state.seen(key).used.stacked()
+    used = _about(state, rule, state.seen(key).used.stacked())
     [total] = balances(state, counted, None)
     [ever] = lifetime_sums(state, key.dataset, None, key.unit)
     # Without a delta of its limit only the plain sum means anything.
@@ -152,9 +155,10 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     worst = [(one.name, Ruler(rule, epoch, one).worst(used).epsilon) for one in filters]
     return Line(
         rule=rule.id,
-        scope=rule.place_in_words(key.dataset, key.client, state.people()),
+        scope=rule.place_in_words((key.dataset, key.client, key.purpose), state.people()),
         dataset=key.dataset,
         client=key.client,
+        purpose=key.purpose,
         unit=key.unit,
         action=rule.action,
         gate=rule.filter.name,
@@ -190,12 +194,34 @@ def _unlocked(state: State, counted: Counted) -> str | msgspec.UnsetType:
     return show(max(0, part.epsilon), Currency.EPSILON)
 
 
+def _about(state: State, rule: LimitRule, cells: Integers) -> Integers:
+    """Return, of cells (rows, *shape), those that a limit is about."""
+    if rule.subjects is None:
+        return cells
+    sides = map(ordered, rule.box(state.people()))
+    found: Integers = cells[np.ix_(range(len(cells)), *sides)]
+    return found
+
+
+def _values(state: State, rule: LimitRule) -> list[tuple[str, Sequence[str]]]:
+    """Return each dimension with those of its values that a limit is about."""
+    dimensions = list(state.people().dimensions)
+    if rule.subjects is None:
+        return dimensions
+    pairs = zip(dimensions, rule.box(state.people()), strict=True)
+    return [(name, [values[at] for at in ordered(side)]) for (name, values), side in pairs]
+
+
 def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:
-    """Return the balance of each value of a dimension, in declared order; of everyone if None."""
-    names = ["everyone"] if axis is None else state.people().dimensions[axis][1]
-    ruler, reserved = Ruler(counted.rule, counted.epoch), state.reserved().get(counted.key)
+    """Return the balance of each value of a dimension that the limit is about, in declared order;
+    of all that it is about if None.
+    """
+    rule = counted.rule
+    names = [rule.whom] if axis is None else _values(state, rule)[axis][1]
+    ruler, reserved = Ruler(rule, counted.epoch), state.reserved().get(counted.key)
     account = state.seen(counted.key).used
-    found = ruler.by_value(used_and_spent(account, reserved, axis))
+    held = None if reserved is None else _about(state, rule, reserved.stacked())
+    found = ruler.by_value(used_and_spent(_about(state, rule, account.stacked()), held, axis))
     used, cells = found[: len(names)], _kept(state, counted)
     beside, most = used, [0] * len(names)
     if cells is not None:
@@ -259,7 +285,8 @@ def _balance(
 
 
 def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, str]:
-    """Describe the cells that have used most under the rule; empty if all have used the same. Cells
+    """Describe the cells, of those that are ``used`` and that the rule is about, that have used
+    most under it; empty if all have used the same. Cells
     with the same sums are one group if they are all combinations of some values.
     """
     if not state.people().dimensions:
@@ -271,7 +298,7 @@ def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, st
     if prod(map(len, sides)) != alike.sum():
         sides = [np.array([i]) for i in np.unravel_index(worst, alike.shape)]
     found = {}
-    for (name, values), side in zip(state.people().dimensions, sides, strict=True):
+    for (name, values), side in zip(_values(state, counted.rule), sides, strict=True):
         more = len(side) - MOST_NAMED
         named = ", ".join(values[i] for i in side[:MOST_NAMED])
         if len(side) < len(values):
@@ -332,7 +359,9 @@ def _same_data(state: State, counted: Counted, dataset: str, unit: str) -> bool:
     """Return True if the account counts all that is booked on ``dataset``, which may be ALL, for a
     unit.
     """
-    if counted.rule.divides or (counted.key.dataset, counted.key.unit) != (dataset, unit):
+    if counted.rule.divides or counted.rule.subjects:
+        return False
+    if (counted.key.dataset, counted.key.unit) != (dataset, unit):
         return False
     return dataset != ALL or all(map(counted.rule.scope.holds, state.datasets.values()))
 

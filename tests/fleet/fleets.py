@@ -57,12 +57,13 @@ class Fleet:
     def by_sql(self) -> Sums:
         """What the tables say that each cell holds, without what holds nothing."""
         sums = "currency, used, used_infinite, reserved, reserved_infinite"
+        key = "ledger, rule, epoch, dataset, client, unit, purpose"
         rows = self.rows(
-            f"SELECT ledger, rule, epoch, dataset, client, unit, cell, {sums} FROM cell_total "
-            f"UNION ALL SELECT ledger, rule, epoch, dataset, client, unit, 0, {sums} FROM total "
+            f"SELECT {key}, cell, {sums} FROM cell_total "
+            f"UNION ALL SELECT {key}, 0, {sums} FROM total "
             "WHERE ledger NOT IN (SELECT ledger FROM cell)"  # one cell, without a name
         )
-        return {row[:8]: tuple(map(int, row[8:])) for row in rows if any(row[8:])}
+        return {row[:9]: tuple(map(int, row[9:])) for row in rows if any(row[9:])}
 
     def by_service(self) -> Sums:
         """What the service says that each cell holds, without what holds nothing."""

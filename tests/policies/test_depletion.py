@@ -32,7 +32,7 @@ def found(rules: str) -> dict[tuple[str, str], tuple[str, int | None, str]]:
     """The bounds of a policy."""
     policy = parse_policy(f"policy: p\nrules:\n{rules}")[0]
     return {
-        (one.rule, one.of): (str(one.each), one.clients, str(one.together))
+        (one.rule, one.of): (str(one.each), one.accounts, str(one.together))
         for one in bounds(policy)
     }
 
@@ -48,8 +48,48 @@ def test_bounds_follow_from_the_policy() -> None:
         ("study", "all"): ("1", 1, "1"),
         ("study", "sum"): ("1", 1, "1"),
         ("part", "all"): ("2/5", 1, "2/5"),
+        ("all quotas together", "all"): ("1", 1, "1"),
         ("the common part", "all"): ("3/5", 1, "3/5"),
     }
+
+
+QUOTAS = """
+  - {id: all, limit: {epsilon: 4}}
+  - {id: each, per: purpose, limit: {epsilon: 0.5}}
+  - {id: two, per: purpose, purposes: [study, audit], limit: {epsilon: 1},
+     relaxed: [{when: {purposes: [alarm]}, epsilon: 1.5, why: x}]}
+  - {id: north, subjects: {region: north}, limit: {epsilon: 1}}
+  - {id: mine, subjects: {region: north}, clients: [a], limit: {epsilon: 0.4}}
+  - {id: other, unit: day, clients: [a], limit: {epsilon: 1}}
+"""
+
+
+def test_quotas_of_purposes_and_cells_are_bounds() -> None:
+    """Of each listed purpose, all others counting as one; of cells, whoever asks; with the largest
+    amount of any context; and not where another unit is protected.
+    """
+    policy = parse_policy(f"policy: p\nrules:\n{QUOTAS}")[0]
+    assert found(QUOTAS) == {
+        ("each", "all"): ("1/8", 4, "1/2"),
+        ("two", "all"): ("3/8", 2, "3/4"),
+        ("north", "all"): ("1/4", 1, "1/4"),
+        ("mine", "all"): ("1/10", 1, "1/10"),
+        ("each", "north"): ("1/2", 4, "1"),
+        ("two", "north"): ("1", 2, "1"),
+        ("mine", "north"): ("2/5", 1, "2/5"),
+        ("all quotas together", "all"): ("1", 1, "1"),
+        ("all quotas together", "north"): ("1", 1, "1"),
+    }
+    assert [one.in_words() for one in bounds(policy) if one.of == "all"][:4] == [
+        "each: each listed purpose, as all other requests, can use up at most 12.5 % of limit all "
+        "on each cell, and the 4 of them 50 % together: 50 % is never used",
+        "two: each listed purpose can use up at most 37.5 % of limit all on each cell, and the 2 "
+        "of them 75 % together: 25 % stays for others",
+        "north: whoever asks can use up at most 25 % of limit all on each cell of region “north”: "
+        "75 % is never used",
+        "mine: whoever it counts can use up at most 10 % of limit all on each cell of region "
+        "“north”: 90 % stays for others",
+    ]
 
 
 def test_bounds_are_told_in_words() -> None:
@@ -57,14 +97,16 @@ def test_bounds_are_told_in_words() -> None:
     policy = parse_policy(f"policy: p\nrules:\n{RULES}")[0]
     words = [one.in_words() for one in bounds(policy)]
     assert words[0] == (
-        "each: each client can use up at most 16.67 % of limit all on each cell; 6 of them can use "
-        "up all of it"
+        "each: each client can use up at most 16.67 % of limit all on each cell, so that 83.33 % "
+        "stays for others; 6 of them can use up all of it"
     )
     assert words[1] == (
-        "named: each client can use up at most 33.34 % of limit all on each cell, and the 2 that "
-        "it names 66.67 % together"
+        "named: each client can use up at most 33.34 % of limit all on each cell, and the 2 of "
+        "them 66.67 % together: 33.33 % stays for others"
     )
-    assert words[-1] == "the common part: can use up at most 60 % of limit all on each cell"
+    assert words[-1] == (
+        "the common part: can use up at most 60 % of limit all on each cell: 40 % stays for others"
+    )
 
 
 DIVIDED = """

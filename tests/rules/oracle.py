@@ -29,8 +29,8 @@ LARGEST: Final = 2**62
 Cell = tuple[int, ...]
 Sums = dict[Currency, tuple[int, int]]
 """Finite units, and how many infinite charges beside them."""
-Key = tuple[str, int, str, str, str]
-"""Rule, epoch, dataset, client, unit of privacy: as the product names accounts."""
+Key = tuple[str, int, str, str, str, str]
+"""Rule, epoch, dataset, client, unit of privacy, purpose: as the product names accounts."""
 Costs = dict[str, Charge]
 """A cost by the unit that bears it; that of the first one is under ""."""
 
@@ -235,7 +235,8 @@ class Oracle:
             if word is None:
                 continue
             fired, code, seen = word
-            told.append((rule["id"], rule.get("action", "block"), code, fired))
+            action = "flag" if code == "limit-relaxed" else rule.get("action", "block")
+            told.append((rule["id"], action, code, fired))
             if seen is not None:
                 rules[rule["id"]] = seen
                 if seen.pop("alike"):
@@ -274,7 +275,7 @@ class Oracle:
             rule
             for rule in self.rules
             if "limit" in rule and rule.get("action", "block") == "block"
-            if not divides(rule) and "unit" not in rule
+            if not divides(rule) and not {"unit", "subjects"} & {*rule}
         ]
         if not all(any(self._covers(rule, one) for rule in guards) for one in asked.datasets):
             code = "no-limit" if self.rules else "no-policy"
@@ -300,6 +301,11 @@ class Oracle:
             kept = [one for one in self.rules if one.get("part_of") == rule["id"]]
             kept = [one for one in kept if standing(one, now)]
             fits, seen = self._compared(rule, capacity, asked, now, kept, locks=asks)
+            if not fits and (larger := self._larger(rule, asked)) is not None:
+                capacity = larger
+                fits, seen = self._compared(rule, capacity, asked, now)
+                if fits:
+                    return True, "limit-relaxed", seen
             if not fits:
                 seen["capacity"] = [str(most) for _, most in compared(capacity)]
             return not fits, "budget-exceeded", seen
@@ -322,6 +328,27 @@ class Oracle:
         if "purposes" in rule:
             return command.get("purpose") not in rule["purposes"], "purpose-denied", None
         raise AssertionError(f"the oracle does not know {rule}: say here what it means")
+
+    def _larger(self, rule: dict[str, Any], asked: Envelope) -> Capacity | None:
+        """The most that a cell may hold by the contexts that a request is in; None if in none. What
+        is more than the usual delta is more for mechanisms' own.
+        """
+        purpose, mine = asked.command.get("purpose"), []
+        for one in rule.get("relaxed", ()):
+            by, why = one["when"].get("clients", ["*"]), one["when"].get("purposes", [purpose])
+            if any(fnmatchcase(asked.by, each) for each in by) and purpose in why:
+                mine.append(one)
+        if not mine:
+            return None
+        usual, limit = rule["limit"], self._epoch(rule).limit
+        most = {
+            name: max(Fraction(one.get(name, usual.get(name, "0"))) for one in mine)
+            for name in ("epsilon", "delta")
+        }
+        more = most["delta"] - Fraction(usual.get("delta", "0"))
+        own = {"delta": limit.delta + more, "own_delta": limit.own_delta + more}
+        raised = replace(limit, epsilon=most["epsilon"], chosen=limit.chosen_for, **own)
+        return self._epoch(rule).gate.capacity(raised)
 
     def _threshold(
         self, rule: dict[str, Any], asked: Envelope, now: int
@@ -351,10 +378,34 @@ class Oracle:
             return []
         if not any(fnmatchcase(asked.by, one) for one in rule.get("clients", ["*"])):
             return []
+        if "limit" in rule and not self._meets(rule, asked):
+            return []
         by_purpose = "purposes" in rule and {"limit", "at_most", "mechanisms", "require"} & {*rule}
         if by_purpose and asked.command.get("purpose") not in rule["purposes"]:
             return []
         return [one for one in asked.datasets if self._covers(rule, one)]
+
+    def _meets(self, rule: dict[str, Any], asked: Envelope) -> set[Cell]:
+        """The cells of a request that a limit is about."""
+        cells = set(self.cells if asked.cells is None else asked.cells)
+        return cells & set(self.selected(rule.get("subjects")) or self.cells)
+
+    def _whose(self, rule: dict[str, Any], asked: Envelope) -> tuple[str, str, str]:
+        """The client, the unit and the purpose of a limit's account that a request counts in. A
+        purpose that no rule lists is as good as none.
+        """
+        purpose = asked.command.get("purpose")
+        listed = any(
+            purpose in each.get("purposes", ())
+            or any(purpose in one["when"].get("purposes", ()) for one in each.get("relaxed", ()))
+            for each in self.rules
+        )
+        per, unit = rule.get("per"), rule.get("unit", "")
+        return (
+            asked.by if per == "client" else "",
+            unit,
+            str(purpose) if per == "purpose" and listed else "",
+        )
 
     @staticmethod
     def _names(rule: dict[str, Any], dataset: str) -> bool:
@@ -433,7 +484,8 @@ class Oracle:
         epoch = self._epoch(rule)
         account = self.accounts.get(key, Account(epoch.axis))
         charge = sums_of(asked.costs[key[4]], account.axis)
-        cells = sorted(self._where(key, asked.cells) or self.cells)
+        mine = self._meets(rule, asked) if "subjects" in rule else asked.cells
+        cells = sorted(self._where(key, mine) or self.cells)
         only = {cell: account.at(cell, now) for cell in cells}
         locked = {
             cell: self._locked(rule, key, capacity, cell, now) if locks else {} for cell in cells
@@ -525,19 +577,18 @@ class Oracle:
 
     def _places(self, rule: dict[str, Any], asked: Envelope) -> list[Key]:
         """The accounts of a limit that a charge counts in: a total over datasets is one."""
-        client, number = asked.by if "per" in rule else "", self._epoch(rule).number
-        counted = self._about(rule, asked)
+        counted, number = self._about(without(rule, "subjects"), asked), self._epoch(rule).number
         names = ["*"] * bool(counted) if "across" in rule else counted
-        return [(rule["id"], number, name, client, rule.get("unit", "")) for name in names]
+        return [(rule["id"], number, name, *self._whose(rule, asked)) for name in names]
 
     def _outside(self, rule: dict[str, Any], asked: Envelope) -> list[Key]:
         """The accounts that keep a charge for a limit while its datasets are out of scope."""
-        ever = {name: of for name, of in rule.items() if name not in ("owners", "labels")}
-        within = self._about(rule, asked)
-        names = [one for one in self._about(ever, asked) if one not in within]
-        client, number = asked.by if "per" in rule else "", self._epoch(rule).number
+        within = self._about(without(rule, "subjects"), asked)
+        ever = self._about(without(rule, "owners", "labels", "subjects"), asked)
+        names = [one for one in ever if one not in within]
         kept = [] if "across" in rule and within else names
-        return [(rule["id"], number, name, client, rule.get("unit", "")) for name in kept]
+        number = self._epoch(rule).number
+        return [(rule["id"], number, name, *self._whose(rule, asked)) for name in kept]
 
     def _keys(self, asked: Envelope) -> Iterator[tuple[Key, Axis, int | str | None]]:
         """The accounts that a charge counts in."""
@@ -547,7 +598,7 @@ class Oracle:
             for key in self._places(rule, asked) + self._outside(rule, asked):
                 yield key, self._epoch(rule).axis, span(rule)
         for unit, dataset in product(self.units, (*asked.datasets, "*")):
-            yield ("", 0, dataset, "", unit), SURE, None
+            yield ("", 0, dataset, "", unit, ""), SURE, None
 
     def book(self, asked: Envelope, grant: str | None, now: int) -> list[Key]:
         """Books the costs of a request in all its accounts; they are returned."""
@@ -785,8 +836,7 @@ class Oracle:
         for key, source in sources.items():
             inside = key[2] == "*" or (key[0] == "" and self._covers(rule, key[2]))
             dataset = "*" if "across" in rule and inside else key[2]
-            client = key[3] if "per" in rule else ""
-            after = (rule["id"], epoch.number, dataset, client, rule.get("unit", ""))
+            after = (rule["id"], epoch.number, dataset, key[3], rule.get("unit", ""), key[5])
             account = self.accounts.setdefault(after, Account(epoch.axis, span(rule)))
             for cells, entries in self._parts(source):
                 for lasting in (True, False):  # an open grant on everyone is not settled here
@@ -827,6 +877,11 @@ class Oracle:
         for cell in self.cells:
             mine = [e for e in account.entries if e.cells is not None and cell in e.cells]
             yield frozenset({cell}), mine
+
+
+def without(rule: dict[str, Any], *names: str) -> dict[str, Any]:
+    """A rule without some of its fields."""
+    return {name: of for name, of in rule.items() if name not in names}
 
 
 def divides(rule: dict[str, Any]) -> bool:

@@ -60,10 +60,18 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "part_of": [{"id": "r", "part_of": "a", "limit": {"epsilon": "0.4"}}]
 }
 """By a kind's field: rules for kinds that none of these values fit."""
+FITTING: dict[str, list[Any]] = {
+    "subjects": [{"sex": ["f"]}],
+    "relaxed": [[{"when": {"purposes": ["study"]}, "epsilon": "9", "why": "x"}]],
+}
+"""By a field: values for those that name what is there."""
 
 
 def values(schema: dict[str, Any], field: str) -> Iterator[Any]:
     """What might do for a field."""
+    if field in FITTING:
+        yield from FITTING[field]
+        return
     of = schema["properties"][field]
     for one in (of, *of.get("anyOf", ())):
         yield from one.get("examples", ())

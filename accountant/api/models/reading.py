@@ -158,6 +158,7 @@ class Account(TypedDict):
     dataset: DatasetOrAll
     client: Annotated[str, "the client of a sub-limit, or empty"]
     unit: NotRequired[Annotated[str, "the further unit that it protects, if not the first one"]]
+    purpose: NotRequired[Annotated[str, "the listed purpose, of a limit for each purpose"]]
     action: Annotated[str, "block or flag"]
     gate: FilterName
     limit: Annotated[Limit, "the limit"]

@@ -109,8 +109,16 @@ class Adopted:
 
     @cached_property
     def scoping(self) -> frozenset[str]:
-        """The purposes that decide which rules a request is in the scope of."""
+        """The purposes that decide which rules a request is in the scope of, and which accounts it
+        counts in.
+        """
+        if any(rule.per == "purpose" for rule in self.policy.limits):
+            return self.purposes
         return frozenset().union(*(scope.purposes for _, scope in self.policy.scopes))
+
+    def named(self, purpose: object) -> str:
+        """Return ``purpose`` if the policy lists it; "" for any other, and for none."""
+        return purpose if isinstance(purpose, str) and purpose in self.purposes else ""
 
     @cached_property
     def routes(self) -> dict[tuple[tuple[str, ...], str, str | None, str | None], Any]:
@@ -166,7 +174,8 @@ def start_of(before: Adopted | None, rule: LimitRule, *, used: bool) -> Start:
     if old and not same_scope(old, rule):
         old = None
     reset = rule.carry == "none" and not (old and old.carry == "none")
-    if old and not reset and (old.limit, old.lines) == (rule.limit, rule.lines):
+    same = old and (old.limit, old.lines, old.contexts) == (rule.limit, rule.lines, rule.contexts)
+    if same and not reset:
         return Start.KEPT
     if old and not used:
         return Start.UNUSED

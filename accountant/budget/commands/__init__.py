@@ -547,6 +547,7 @@ class CarriedAccount(BaseModel, frozen=True, extra="forbid"):
     dataset: Annotated[str, Field(max_length=64)]
     client: str
     unit: str = ""
+    purpose: str = ""
     used: dict[str, Any]
 
 

@@ -6,7 +6,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from accountant.budget import commands as ask
-from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
+from accountant.budget.accounts.epochs import (
+    Adopted,
+    Epoch,
+    Start,
+    next_epoch,
+    same_scope,
+    start_of,
+)
 from accountant.budget.bill import bill_of
 from accountant.budget.commands import Envelope
 from accountant.budget.decide.proposing import second
@@ -34,6 +41,7 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
     """
     policy = Policy.stored(command.policy)
     _check_units(state, policy)
+    _check_groups(state, policy)
     if state.adopted and state.adopted.policy == policy:
         return None
     _confirm_closed(state, policy, command.closes)
@@ -85,6 +93,17 @@ def _check_units(state: State, policy: Policy) -> None:
                 f"State it with the population; "
                 f"a limit without unit protects the first unit, {people.privacy_unit!r}",
             )
+
+
+def _check_groups(state: State, policy: Policy) -> None:
+    """Raise Invalid if a limit is about cells that the population does not have."""
+    for rule in policy.limits:
+        try:
+            rule.box(state.people())
+        except Invalid as error:
+            raise Invalid(
+                "malformed-policy", f"the policy cannot be adopted: limit {rule.id}: {error}"
+            ) from None
 
 
 _ROOM: Final = 4_096
@@ -240,10 +259,24 @@ def loosens(state: State, policy: Policy) -> list[str]:
         for rule in policy.limits
         if will_forget(before.get(rule.id), rule)
     ]
+    reasons += _divided_anew(state.adopted, policy) if state.adopted else []
     names = dict.fromkeys((*before, *after)) if before else ()
     pairs = ((name, before.get(name), after.get(name)) for name in names)
     weaker = ((name, weakened(old, new, state.time)) for name, old, new in pairs)
     return reasons + [f"{name} is {how}" for name, how in weaker if how is not None]
+
+
+def _divided_anew(before: Adopted, policy: Policy) -> list[str]:
+    """Return the limits for each listed purpose of which other purposes have an account now: what
+    one has used does not count for another.
+    """
+    now = frozenset().union(*(rule.in_clear for rule in policy.rules))
+    changed = ", ".join(sorted(now ^ before.purposes))
+    return [
+        f"{rule.id} divides between other purposes ({changed})"
+        for rule in before.policy.limits
+        if rule.per == "purpose" and not rule.purposes and rule.action == "block" and changed
+    ]
 
 
 def weakened(old: Rule | None, new: Rule | None, now: int = 0) -> str | None:
@@ -305,6 +338,9 @@ def _as_strict(old: LimitRule, new: LimitRule) -> bool:
         new.action == "block"
         and (
             old.unlock is None or (new.unlock is not None and new.unlock.no_faster_than(old.unlock))
+        )
+        and all(
+            one.no_more_than(old.relaxed or (), old.usual, new.usual) for one in new.relaxed or ()
         )
         and same_scope(old, new)
         and old.lines == new.lines

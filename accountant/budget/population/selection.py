@@ -6,7 +6,7 @@ boxes charge no cell twice, however the terms of a union overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Annotated, Any, Final, NamedTuple
@@ -165,6 +165,13 @@ class Selection:
         """Return the cells of a charge that may still run, although no grant holds it."""
         return LASTING if self.everyone else self
 
+    def within(self, box: Box) -> Selection | None:
+        """Return the selected cells that lie in ``box``; None if there are none."""
+        if self.everyone:
+            return Selection(everyone=False, boxes=(box,))
+        boxes = _within(self.boxes, box)
+        return Selection(everyone=False, boxes=boxes) if boxes else None
+
     @property
     def views(self) -> bool:
         """True if indexing gives a view of the cells of every box."""
@@ -206,6 +213,16 @@ def _layouts_of(boxes: tuple[Box, ...]) -> tuple[Layout, ...]:
 
 
 @lru_cache(maxsize=2_048)
+def _within(boxes: tuple[Box, ...], taken: Box) -> tuple[Box, ...]:
+    found = []
+    for box in boxes:
+        common = [_common(a, b) for a, b in zip(box, taken, strict=True)]
+        if all(common):
+            found.append(tuple(map(side_of, common)))
+    return tuple(found)
+
+
+@lru_cache(maxsize=2_048)
 def _mask_of(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> NDArray[np.int64]:
     return sum((_mask(box, shape) for box in boxes), np.zeros(shape, dtype=np.int64))
 
@@ -233,6 +250,13 @@ def select(population: Population, subjects: Subjects | None) -> Selection:
     if any(term == {} for term in terms):
         return EVERYONE
     return _union(population, terms, MAX_WORK)
+
+
+def box_of(population: Population, term: Mapping[str, list[str]]) -> Box:
+    """Return the cells that have, of each dimension of ``term``, one of its values. Raises Invalid
+    for unknown names or values.
+    """
+    return _box(population, dict(term))
 
 
 def reaching(

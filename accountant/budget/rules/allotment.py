@@ -155,7 +155,7 @@ class AllotmentRule(LimitRule):
             )
 
     def _check_own(self, limit: LimitRule) -> None:
-        stated = ("per", "orders", "workload")
+        stated = ("per", "subjects", "orders", "workload", "relaxed")
         if more := [name for name in stated if getattr(self, name) is not None]:
             raise ValueError(f"allotment {self.id!r} cannot state {', '.join(more)}")
         if self.filter.name != "basic" or self.carry != "used":
@@ -200,9 +200,9 @@ class AllotmentRule(LimitRule):
         text = f"allotment {self.id} {text}: ask without it for the common part"
         return self.finding(compared._replace(code=CLOSED), text)
 
-    def place_in_words(self, dataset: str, client: str, people: Population) -> str:
+    def place_in_words(self, place: tuple[str, str, str], people: Population) -> str:
         """Describe an account of the allotment."""
-        return f"allotment {self.id}; {scope_name(dataset, client)}"
+        return f"allotment {self.id}; {scope_name(*place[:2])}"
 
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""

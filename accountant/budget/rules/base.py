@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from accountant.budget.commands import Sealed
     from accountant.budget.grants import AccountKey
     from accountant.budget.population.population import Dataset, Population
+    from accountant.budget.population.selection import Selection
     from accountant.budget.request import Request
     from accountant.budget.rules.limit import LimitRule
     from accountant.budget.state import State
@@ -150,12 +151,19 @@ class View:
         return view
 
     def used(self, rule: str) -> list[Used]:
-        """Return a limit rule's use of the selected cells in each account that the request counts
-        in; none if the rule is about other datasets.
+        """Return a limit rule's use of the selected cells that it is about, in each account that
+        the request counts in; none if the rule is about other datasets, or about other cells.
         """
+        counted = self._route.by_rule.get(rule, ())
+        people = self._state.people()
+        if not counted or (about := counted[0].rule.cells(people, self._selection)) is None:
+            return []
         return [
-            Used(key.dataset, epoch, self._reading(key), self._bill.to(key.unit), self._beside(key))
-            for _, epoch, key in self._route.by_rule.get(rule, ())
+            Used(
+                *(key.dataset, epoch, self._reading(key, about)),
+                *(self._bill.to(key.unit), self._beside(key)),
+            )
+            for _, epoch, key in counted
         ]
 
     def locked(self, rule: LimitRule) -> list[Lock]:
@@ -190,8 +198,8 @@ class View:
     def _account(self, key: AccountKey) -> Account:
         return (self._state.accounts.get(key) or self._state.account(key)).at(self.now)
 
-    def _reading(self, key: AccountKey) -> Reading:
-        account, cells = self._account(key), self._state.cells(key.unit, self._selection)
+    def _reading(self, key: AccountKey, selection: Selection) -> Reading:
+        account, cells = self._account(key), self._state.cells(key.unit, selection)
         place = id(account), id(cells)
         if (reading := self._readings.get(place)) is None:
             reading = self._readings[place] = Reading(account, cells)

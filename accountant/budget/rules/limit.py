@@ -15,15 +15,14 @@ from accountant.budget.errors import Invalid
 from accountant.budget.rules.base import (
     Compared,
     Finding,
-    ScopedByPurpose,
-    Strict,
     Told,
     Used,
     View,
 )
 from accountant.budget.rules.comparing import Kept, compare_all
-from accountant.budget.rules.scope import ALL, Patterns, Scope, either, scope_of
-from accountant.budget.rules.telling import quoted, scope_name, sides_in_words, sides_of, where_of
+from accountant.budget.rules.relaxed import RELAXED, Amounts, largest
+from accountant.budget.rules.scope import either
+from accountant.budget.rules.telling import quoted, sides_in_words, sides_of, where_of
 from accountant.budget.rules.unlock import Unlock
 from accountant.privacy.curves import Orders, order_of
 from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
@@ -33,9 +32,7 @@ from accountant.privacy.units import INFINITE, Currency, show
 
 if TYPE_CHECKING:
     from accountant.budget.accounts.epochs import Epoch
-    from accountant.budget.population.population import Population
 
-SMALLEST_DELTA: Final = Decimal("1e-20")
 _OF_AN_ACCOUNT: Final = (
     "scope",
     "dataset",
@@ -55,23 +52,7 @@ NAME_A_DELTA: Final = " (Gaussian noise has an epsilon at a delta: add a delta t
 _NO_DELTA: Final = " (it would have one at a delta, and this limit keeps none for mechanisms)"
 
 
-class LimitSpec(Strict):
-    """(epsilon, delta); ``own_delta`` is the part kept for mechanisms' own deltas."""
-
-    epsilon: Annotated[Amount, Field(ge=Decimal("1e-9"), le=10**6)]
-    delta: Annotated[Amount, Field(ge=0, lt=1)] = Decimal(0)
-    own_delta: Annotated[Amount, Field(ge=0, lt=1)] | None = None
-
-    @model_validator(mode="after")
-    def _own_within_delta(self) -> LimitSpec:
-        if self.own_delta is not None and self.own_delta > self.delta:
-            raise ValueError(f"own_delta {self.own_delta} is more than delta {self.delta}")
-        if 0 < self.delta < SMALLEST_DELTA:
-            raise ValueError(f"delta {self.delta} is neither 0 nor at least {SMALLEST_DELTA}")
-        return self
-
-
-class LimitRule(ScopedByPurpose):
+class LimitRule(Amounts):
     """At most (epsilon, delta) for every subject group of each dataset in scope.
 
     A limit counts a charge in an account of the dataset, or across datasets in one of them all. It
@@ -96,17 +77,8 @@ class LimitRule(ScopedByPurpose):
 
     field: ClassVar[str] = "limit"
     code: ClassVar[str] = "budget-exceeded"
-    reads: ClassVar[frozenset[str]] = frozenset({"used", "locked"})
+    reads: ClassVar[frozenset[str]] = frozenset({"used", "locked", "client", "purpose"})
 
-    limit: LimitSpec
-    across: Literal["datasets"] | None = Field(
-        None, description="a person's total over all datasets in scope"
-    )
-    per: Literal["client"] | None = Field(None, description="a sub-limit for each client")
-    clients: Patterns | None = Field(
-        None,
-        description="globs over the names of clients: a sub-limit, which counts their charges only",
-    )
     gate: Literal["basic", "advanced", "zcdp", "renyi", "gdp"] | None = None
     orders: Annotated[list[StatedOrder], Field(min_length=1, max_length=4)] | None = Field(
         None, description="Renyi orders; each gets an equal part of the delta"
@@ -116,10 +88,6 @@ class LimitRule(ScopedByPurpose):
     )
     unlock: Unlock | None = Field(
         None, description="the share that may be used grows from nothing: with time, or by request"
-    )
-    unit: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")] | None = Field(
-        None,
-        description="the further unit that it protects, in place of the first one",
     )
     carry: Literal["used", "none"] = Field(
         "used", description="what a new epoch starts with; none is a reset and takes two names"
@@ -141,6 +109,11 @@ class LimitRule(ScopedByPurpose):
 
     @model_validator(mode="after")
     def _unlocks_in_time(self) -> LimitRule:
+        if self.unlock and self.relaxed:
+            raise ValueError(
+                "a limit that unlocks gradually has one amount, of which a share is unlocked: "
+                "leave out unlock or relaxed"
+            )
         if self.unlock and self.unit is not None:
             raise ValueError(
                 "a limit for a further unit does not unlock gradually: what is unlocked is counted "
@@ -159,30 +132,6 @@ class LimitRule(ScopedByPurpose):
         """Whether requests unlock it."""
         return self.unlock is not None and self.unlock.over is None
 
-    @cached_property
-    def scope(self) -> Scope:
-        """Which charges it counts."""
-        return scope_of(self.datasets, self.owners, self.labels, self.clients, self.purposes)
-
-    @cached_property
-    def divides(self) -> bool:
-        """Whether it only divides a budget: it counts the charges of one client, of some clients or
-        for some purposes, and promises nothing about the data.
-        """
-        return self.per is not None or self.scope.partial
-
-    @property
-    def data(self) -> str:
-        """What the rule applies to, as text."""
-        return super().data + (f", for one {self.unit}" if self.unit else "")
-
-    @property
-    def promises(self) -> bool:
-        """Whether it promises something to the first unit of the population: only then a dataset
-        that it covers has a limit.
-        """
-        return not self.divides and self.unit is None
-
     @property
     def lines(self) -> tuple[object, ...]:
         """What the gate's lines are drawn by, beside the limit."""
@@ -197,28 +146,6 @@ class LimitRule(ScopedByPurpose):
         else:
             own = delta if self.gate == "basic" else delta / 10
         return Limit(Fraction(self.limit.epsilon), delta, own)
-
-    @property
-    def counting(self) -> tuple[object, ...]:
-        """Which charges it counts, and in which accounts: rules with the same count the same."""
-        return self.scope, self.across, self.per, self.span, self.unit
-
-    def counts(self, client: str, purpose: object, allotment: str | None) -> bool:
-        """Return whether it counts what ``client`` asks for ``purpose``, whatever ``allotment`` it
-        draws from.
-        """
-        return self.scope.counts(client, purpose)
-
-    def concerns(self, client: str) -> bool:
-        """Return whether it counts some request of ``client``."""
-        return self.scope.concerns(client)
-
-    def seen_by(self, client: str) -> LimitRule:
-        """Return the rule with only those patterns over names of clients that match ``client``."""
-        if not self.clients:
-            return self
-        stated = {name: getattr(self, name) for name in self.model_fields_set}
-        return self.model_validate(stated | {"clients": list(self.scope.seen_by(client).clients)})
 
     def stands(self, now: int) -> bool:
         """Return whether it is in force at stamp ``now``."""
@@ -250,9 +177,16 @@ class LimitRule(ScopedByPurpose):
         if not (pairs := self.compared_with(view)):
             return None
         used, [most, *_] = zip(*pairs, strict=True)
+        capacity, relaxed = used[0].epoch.capacity, None
+        if self.contexts_of(view.client, view.purpose):
+            relaxed, most = most, capacity
         fits, kept, others = compare_all(used, most, beside=True)
+        if not fits and relaxed is not None:
+            capacity = relaxed
+            fits, kept, others = compare_all(used, relaxed, beside=True)
+            if fits:
+                return Compared(self.id, "flag", fired=True, code=RELAXED, seen=kept)
         if not fits:
-            capacity = used[0].epoch.capacity
             kept = kept | {"capacity": [str(most) for _, most in capacity.sides]}
         if others:
             kept["beside"] = others
@@ -263,8 +197,9 @@ class LimitRule(ScopedByPurpose):
         the most that a cell may hold.
         """
         used, locks = view.used(self.id), view.locked(self)
-        if not locks:
-            return [(one, one.epoch.capacity) for one in used]
+        if not used or not locks:
+            asks = view.client, view.purpose
+            return [(one, self.capacity_for(one.epoch, *asks)) for one in used]
         pairs = zip(used, locks, strict=True)
         return [(one.behind(lock), whole(one.epoch.capacity)) for one, lock in pairs]
 
@@ -277,10 +212,17 @@ class LimitRule(ScopedByPurpose):
         which the charge does not fit.
         """
         epoch = told.adopted.epochs[self.id]
-        numbers, text = self._sides(epoch, compared.seen, compared.fired, told)
+        relaxed = compared.code == RELAXED
+        fired = compared.fired and not relaxed
+        numbers, text = self._sides(epoch, compared.seen, fired, told)
+        if relaxed:
+            compared = compared._replace(action="flag")
+            text += f"; it fits only so: the usual limit is {self.limit.epsilon:f}" + (
+                f" and delta {self.limit.delta:f}" if self.limit.delta else ""
+            )
         text += self._without_bound(epoch, numbers, told)
         if beside := compared.seen.get("beside"):
-            others = [self._sides(epoch, seen, compared.fired, told) for seen in beside]
+            others = [self._sides(epoch, seen, fired, told) for seen in beside]
             text += "".join(f"; {sides}" for _, sides in others)
             numbers["beside"] = [{name: one[name] for name in _OF_AN_ACCOUNT} for one, _ in others]
         if more := compared.seen.get("more"):
@@ -296,8 +238,17 @@ class LimitRule(ScopedByPurpose):
         """Return the numbers of one account, and both sides of its comparison in words."""
         if "locked" in seen and self.unlock is not None:
             return self._still_locked(epoch, self.unlock, seen, told)
-        numbers = quoted(self, epoch, epoch.capacity, seen, told)
+        asks = told.event.by, told.command.get("purpose")
+        numbers = quoted(self, epoch, self.capacity_for(epoch, *asks), seen, told)
         most, keeps = f"the limit {numbers['limit']['epsilon']}", "the {} that this limit keeps"
+        if contexts := self.seen_by(told.event.by).contexts_of(*asks):
+            amount = largest([one.to(self.usual) for one in contexts])
+            numbers["relaxed"] = [
+                {"epsilon": f"{amount.epsilon:f}", "delta": f"{amount.delta:f}", "why": one.why}
+                for one in contexts
+            ]
+            of = "; ".join(f"{one.when.words}: {one.why}" for one in contexts)
+            most = f"the limit {amount.epsilon:f} of {of}"
         return numbers, sides_in_words(numbers, most, keeps, fired)
 
     def _still_locked(
@@ -347,17 +298,22 @@ class LimitRule(ScopedByPurpose):
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""
         gradually = f"Unlocked gradually, {self.unlock.words}. " if self.unlock else ""
-        return gradually + self._sentence(unit)
+        return gradually + self._contexts() + self._sentence(unit)
+
+    def _contexts(self) -> str:
+        """Return what is relaxed for whom, as sentences."""
+        return "".join(f"{told}. " for told in self.told_of_contexts())
 
     def _sentence(self, unit: str) -> str:
-        amount = f"epsilon {self.limit.epsilon:f}"
-        amount += f" (delta {self.limit.delta:f})" if self.limit.delta else ""
+        amount = self.most.words
         scope = self.scope
         where = f"{scope.data()} together" if self.across else scope.data(each=True)
+        if self.subjects:
+            where, unit = f"{where}, of {self.group_in_words}", f"{unit} of these"
         if self.divides:
             asked = f" for the purpose {either(scope.purposes)}" if scope.purposes else ""
             return (
-                f"{self._who()} may use at most {amount} on {where}{asked}. This divides the "
+                f"{self.who()} may use at most {amount} on {where}{asked}. This divides the "
                 "budget and promises nothing about the data. What would go beyond"
             )
         if self.across:
@@ -366,29 +322,3 @@ class LimitRule(ScopedByPurpose):
             f"On {where}, {unit} may lose at most {amount}, in whatever subject group; what would "
             "go beyond"
         )
-
-    def _who(self) -> str:
-        """Return whose charges a sub-limit counts, as the subject of a sentence."""
-        named = f" {either(self.scope.clients)}" if self.scope.clients else ""
-        if self.per:
-            return f"Each client{named}"
-        return f"Client{named}, all that match together," if named else "All clients together"
-
-    @property
-    def span(self) -> str | None:
-        """The window that it counts over; None: the lifetime."""
-        return None
-
-    def place(self, dataset: str, client: str) -> tuple[str, str]:
-        """Return dataset (or ``ALL``) and client (or "") of the account that a charge on data in
-        scope goes to.
-        """
-        return ALL if self.across else dataset, client if self.per else ""
-
-    def place_in_words(self, dataset: str, client: str, people: Population) -> str:
-        """Describe an account of the rule, and what of it the rule is about: of which unit, if the
-        population has several.
-        """
-        narrowed = self.scope.narrowed
-        found = scope_name(dataset, client) + (f"; of {narrowed}" if narrowed else "")
-        return found + (f"; for {people.called(self.unit)}" if people.units else "")

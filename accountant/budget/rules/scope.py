@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from accountant.budget.population.population import MOST_LABELS, LabelText
+from accountant.budget.population.selection import DimensionName, Name
 
 if TYPE_CHECKING:
     from accountant.budget.population.population import Dataset
@@ -81,10 +82,12 @@ if TYPE_CHECKING:
     Ids = str | list[str]
     Patterns = list[str]
     Values = list[str]
+    Names = list[str]
 else:
     Patterns = _some(_Pattern)
     """Shell-style patterns, of which one has to match."""
     Values = _some(LabelText)
+    Names = _some(Name)
     Ids = Annotated[
         Annotated[_Pattern, Tag(":one")] | Annotated[Patterns, Tag(":several")],
         Discriminator(lambda value: ":several" if isinstance(value, list) else ":one"),
@@ -94,6 +97,8 @@ else:
     """Patterns over ids of datasets; a single one is spelled as a text."""
 Labels = Annotated[dict[LabelText, Values], Field(min_length=1, max_length=MOST_LABELS)]
 """By the key of a label, the value or the values of which a dataset has one."""
+Subjects = Annotated[dict[DimensionName, Names], Field(min_length=1)]
+"""By dimension, the values of which a cell has one; all dimensions have to match."""
 Purposes = Annotated[
     list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=MOST_PURPOSES)
 ]

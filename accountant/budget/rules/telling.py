@@ -27,7 +27,10 @@ def quoted(
     cell = seen.get("cell")
     charge = told.cost(rule.unit).on(epoch.axis)
     covered = (one.id for one in told.datasets if rule.scope.holds(one))
-    dataset, client = rule.place(seen.get("dataset") or next(covered), told.event.by)
+    purpose = told.adopted.named(told.command.get("purpose"))
+    dataset, client, purpose = place = rule.place(
+        seen.get("dataset") or next(covered), told.event.by, purpose
+    )
     asked = [charge.units(currency) for currency, _ in capacity.sides]
     with_it = list(map(_plus, used, asked))
     before = rule.filter.spent(epoch.limit, used[0], used[2:])
@@ -51,9 +54,10 @@ def quoted(
     if not own and (epsilon or any(along)):
         decides = Currency.DELTA
     return {
-        "scope": rule.seen_by(told.event.by).place_in_words(dataset, client, told.people),
+        "scope": rule.seen_by(told.event.by).place_in_words(place, told.people),
         "dataset": dataset,
         "client": client,
+        **({"purpose": purpose} if rule.per == "purpose" else {}),
         "group": told.people.describe(cell) if cell is not None else {},
         "limit": {"epsilon": f"{rule.limit.epsilon:f}", "delta": f"{rule.limit.delta:f}"},
         "gate": rule.filter.name,

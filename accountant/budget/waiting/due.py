@@ -202,7 +202,12 @@ def witness_of(state: State, request: Request, judgement: Judgement) -> Witness:
             cell = peak.cell
             if cell is None:  # all cells are alike
                 cell = (0,) * len(state.people().shape)
-            need = tuple(_need(charge, currency) for currency, _ in epoch.capacity.sides)
+            sides = zip(epoch.capacity.sides, most.sides, strict=True)
+            # A context may have more than the usual amount, by which a cell's room is told.
+            need = tuple(
+                _need(charge, currency) - max(0, more - usual)
+                for (currency, usual), (_, more) in sides
+            )
             return Witness((counted.key, cell), need)
     return Witness(None, always=True)  # a kind of limit that compares more than sums
 
@@ -252,7 +257,7 @@ class _Room:
         rows = rows_of(account.axis, tuple(currency for currency, _ in capacity.sides))
         used = [reading.most(row) for row in rows]
         epsilon, delta, *along = (
-            -1 if have is None else most - have
+            -_ENDLESS if have is None else most - have
             for have, (_, most) in zip(used, capacity.sides, strict=True)
         )
         others = epsilon, *along
@@ -281,10 +286,10 @@ def never_fits(state: State, request: Request) -> list[Compared]:
     """Return the limits that ``request`` would not fit under on an empty account either."""
     view, found = View(state, request), list[Compared]()
     for rule in state.adopted.policy.limits if state.adopted else ():
-        for one in view.used(rule.id) if rule.action == "block" else ():
+        for one, capacity in rule.compared_with(view) if rule.action == "block" else ():
             charge = one.charge.on(one.reading.account.axis)
             epsilon, delta, *along = (
-                _need(charge, currency) <= most for currency, most in one.epoch.capacity.sides
+                _need(charge, currency) <= most for currency, most in capacity.sides
             )
             if not (delta and (epsilon or any(along))):
                 found.append(rule.compared(fired=True))

@@ -53,14 +53,14 @@ _TYPES: Final = {
 _COLUMNS: Final = {
     "event": "sequence:whole type time:time asked_by key dataset charged grant_id "
     "body:bytes leaf:bytes",
-    "charge": "sequence:whole rule epoch:whole dataset client unit selection:whole held currency "
-    "units:whole infinite:whole",
+    "charge": "sequence:whole rule epoch:whole dataset client unit purpose selection:whole held "
+    "currency units:whole infinite:whole",
     "selection": "selection:whole box:place sides:place dimension low:place high:place",
     "dimension": "dimension position:place value",
     "cell": "cell:place dimension position:place value",
     "dataset": "dataset namespace name owner labels",
     "rule": "rule epoch:whole counted_from:time datasets owners labels clients purposes across per "
-    "unit action gate currency capacity:units",
+    "unit subjects action gate currency capacity:units",
     "head": "size:whole root:bytes checkpoint",
 }
 """Column and type of every table, beside ``ledger``; text where no type is named."""
@@ -259,7 +259,8 @@ def _rules(state: State) -> Iterator[tuple[Any, ...]]:
         each = (scope.names, scope.owners, scope.clients, scope.purposes)
         names, owners, clients, purposes = (",".join(part) or None for part in each)
         scoped = names, owners, _in_one(scope.labels), clients, purposes
-        parts = rule.across, rule.per, rule.unit or ""
+        group = _in_one((rule.subjects or {}).items())
+        parts = rule.across, rule.per, rule.unit or "", group
         about = rule.id, epoch.number, epoch.since, *scoped, *parts
         for currency, units in epoch.capacity.sides:
             yield *about, rule.action, rule.filter.name, str(currency), units
