@@ -430,7 +430,9 @@ class Limit:
         self.left = delta - self.own
         each = {"delta": "0", **limit}, *rule.get("relaxed", ())  # Usually, and in contexts
         pairs = [[(n, v) for n, v in one.items() if n != "why"] for one in each]
-        self.states = [{n: v if n == "when" else number(v) for n, v in one} for one in pairs]
+        self.states: list[Doc] = [
+            {n: v if n == "when" else number(v) for n, v in one} for one in pairs
+        ]
         self.gate = rule.get("gate", "renyi") if self.left > 0 else "basic"
         mine = self.epsilon, self.left
         self.chosen: tuple[Fraction, ...] = before.chosen if before else mine

@@ -10,7 +10,9 @@ import orjson
 from accountant.api.models import spending as models
 from accountant.budget import explain
 from accountant.budget.decide.proposing import why
+from accountant.budget.depletion import told_of
 from accountant.budget.facts import final_of
+from accountant.budget.policy import Policy
 from accountant.budget.population import packing
 from accountant.budget.proposals import Proposal, digest_of
 from accountant.budget.state import Grant, Settled
@@ -41,6 +43,9 @@ def proposal_of(event: Event, now: Proposal | None = None) -> models.Proposal:
         "sequence": event.sequence,
         "time": rfc3339(event.time),
     }
+    if body["command"]["type"] == "adopt_policy":
+        told = told_of(Policy.stored(body["command"]["policy"]))
+        found |= cast(models.Proposal, told)
     if now is not None and now.closed is not None:
         found |= {"closed": now.closed, "closed_by": now.closed_by or ""}
     return found

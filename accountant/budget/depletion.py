@@ -129,6 +129,20 @@ def bounds(policy: Policy) -> Iterator[Bound]:
             yield Bound(_COMMON, whole.id, 1 - sum(kept) / whole.promise.epsilon, 1)
 
 
+def told_of(policy: Policy) -> dict[str, Any]:
+    """Return what a program is told of a policy: its bounds, and its contexts in words, if any."""
+    found = {
+        "depletion": [one.to_json() for one in bounds(policy)],
+        "relaxed": list(relaxed_in_words(policy)),
+    }
+    return {name: told for name, told in found.items() if told}
+
+
+def relaxed_in_words(policy: Policy) -> tuple[str, ...]:
+    """Return for each context of each limit who may bring it to what, and what that leaves."""
+    return tuple(f"{rule.id}: {told}" for rule in policy.limits for told in rule.told_of_contexts())
+
+
 def _bound(policy: Policy, part: LimitRule, whole: LimitRule) -> Bound:
     share = min(Fraction(1), Fraction(part.most.epsilon) / whole.promise.epsilon)
     counts_all = not part.scope.partial and part.per != "client"

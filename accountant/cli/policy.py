@@ -16,6 +16,8 @@ from accountant.budget.decide.adopting import (
 )
 from accountant.budget.depletion import (
     bounds,
+    relaxed_in_words,
+    told_of,
 )
 from accountant.budget.facts import opened_by
 from accountant.budget.outcome import (
@@ -58,11 +60,11 @@ def lint(
     scopes = {rule.id: rule.data for rule, _ in found.scopes}
     if json or not common.out.is_terminal:
         document = {"neighbouring": neighbouring.value, "limits": rows, "about": scopes}
-        common.print_json(document | {"depletion": _depletion(found)})
+        common.print_json(document | {"depletion": [], "relaxed": []} | told_of(found))
         return
     for name, about in scopes.items():
         common.show(f"{name} is about {about}")
-    _show_depletion(found)
+    _show_told(found)
     for row in rows:
         orders = f" (orders: {', '.join(row['orders'])})" if row["orders"] else ""
         unlocks = f", unlocked {row['unlocks']}" if row["unlocks"] else ""
@@ -75,21 +77,9 @@ def lint(
         common.out.print(table)
 
 
-def _depletion(found: Policy) -> list[dict[str, Any]]:
-    """Return what each part of a limit can use up of it; shares as exact fractions."""
-    return [
-        {
-            "rule": one.rule,
-            "of": one.of,
-            "each": str(one.each),
-            "clients": one.clients,
-            "together": str(one.together),
-        }
-        for one in bounds(found)
-    ]
-
-
-def _show_depletion(found: Policy) -> None:
+def _show_told(found: Policy) -> None:
+    for told in relaxed_in_words(found):
+        common.show(told)
     for one in bounds(found):
         common.show(one.in_words())
 
@@ -137,6 +127,7 @@ def adopt(
     if json:
         document: dict[str, Any] = {"adopted": bool(events), "opens_epoch": opened}
         document |= {"kept_orders": kept} | ({"not_reset": goes_on} if goes_on else {})
+        document |= told_of(found)
         common.print_json(document)
         return
     common.show("adopted" if events else "this policy is in force already")
@@ -144,7 +135,7 @@ def adopt(
         common.show(f"new epochs: {', '.join(opened)}")
     for each in goes_on:
         common.show(f"{each['rule']}: {each['reason']}")
-    _show_depletion(found)
+    _show_told(found)
     for one in kept:
         common.show(
             f"{one['rule']} goes on at the orders {', '.join(one['orders'])} of what it has used; "

@@ -10,7 +10,9 @@ import typer
 from accountant.auth.keys import Key
 from accountant.budget.commands import ConfirmChange, DeclineChange, Envelope
 from accountant.budget.decide.proposing import why
+from accountant.budget.depletion import told_of
 from accountant.budget.errors import Forbidden, Problem
+from accountant.budget.policy import Policy
 from accountant.budget.proposals import digest_of
 from accountant.cli import common
 from accountant.ledger.events import Event, rfc3339
@@ -92,6 +94,8 @@ def person(service: Service, key_file: Path | None) -> tuple[str, Key | None]:
 
 def proposal_of(event: Event) -> dict[str, Any]:
     """Return a proposal for a program."""
+    command = event.body["command"]
+    adopts = command["type"] == "adopt_policy"
     return {
         "proposal": event.sequence,
         "digest": digest_of(event.to_bytes()),
@@ -101,6 +105,7 @@ def proposal_of(event: Event) -> dict[str, Any]:
         "effect": event.body["effect"],
         "why": why(event.body["effect"]),
         "expires": event.body["expires"],
+        **(told_of(Policy.stored(command["policy"])) if adopts else {}),
     }
 
 
@@ -110,6 +115,10 @@ def show_proposal(one: dict[str, Any], population: str, *, json: bool = False) -
         common.print_json(one)
         return
     common.show(f"proposal {one['proposal']} by {one['by']}, {one['time']}: {one['why']}")
+    for told in one.get("relaxed", ()):
+        common.show(f"  {told}")
+    for bound in one.get("depletion", ()):
+        common.show(f"  {bound['text']}")
     common.show(f"  until {one['expires']}, another person confirms it:")
     command = f"accountant confirm {one['proposal']} -p {population} --digest {one['digest']}"
     common.show(f"  {command}", soft_wrap=True)

@@ -34,6 +34,7 @@ COLUMNS: Final = {
     "gate": "standing.gate",
     "dataset": "standing.dataset",
     "client": "standing.client",
+    "purpose": "standing.purpose",
     "epoch": "standing.epoch",
     "counted_from_utc": "standing.counted_from",
     "dimension": "dimension",

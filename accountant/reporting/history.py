@@ -17,7 +17,8 @@ from accountant.budget.explain import explain
 from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by
 from accountant.budget.reach import Reach, reach_in
 from accountant.budget.request import Terms, price_all
-from accountant.budget.rules.base import Compared, Finding
+from accountant.budget.rules.base import Action, Compared, Finding
+from accountant.budget.rules.relaxed import RELAXED
 from accountant.budget.state import Grant, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.curves import Orders
@@ -32,6 +33,7 @@ from accountant.reporting.schema import (
 )
 from accountant.reporting.tallies import UNKNOWN, Names, Parts, Tallies
 from accountant.reporting.trust import Trust
+from accountant.reporting.waits import Relaxing
 from accountant.reporting.words import groups_in_words, shortened
 
 LATEST: Final = 200
@@ -51,6 +53,8 @@ ADOPTED: Final = "policy.adopted.v1"
 RECOVERED: Final = "ledger.recovered.v1"
 """Settles all open grants, charged in full."""
 UNVERIFIABLE: Final = "unverifiable-claim"
+_ONLY_FLAGS: Final = frozenset({UNVERIFIABLE, RELAXED})
+"""Codes of what never blocks, whatever the rule's action is."""
 
 _MECHANISMS: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(Mechanisms)
 
@@ -96,6 +100,7 @@ class History:
         self._trusted: dict[str, Trust] = {}
         self._cells = 0
         self.held: dict[str, OpenGrant] = {}
+        self.relaxed = Relaxing()
 
     def seen(self) -> tuple[SeenFacts, ...]:
         """Return the notable events of each sort."""
@@ -173,6 +178,7 @@ class History:
             name = grant_in(event)
             self.held[name] = OpenGrant(state.open[name], at, parts)
         if fired := body.get("fired"):
+            self.relaxed.take(() if refused else fired, at.client, total)
             if body.get("charged_to") == "everyone":
                 at = at._replace(subjects=None)
             for sort in _sorts(state, fired, refused=refused):
@@ -264,10 +270,11 @@ def _sorts(state: State, fired: Iterable[tuple[str, str]], *, refused: bool) -> 
     """Return the sorts of a judged event on which rules ``fired``, given as (rule, code)."""
     policy = state.adopted.policy.rules if state.adopted else ()
     actions = {rule.id: rule.action for rule in policy}
-    rules = [
-        Compared(rule, actions.get(rule, "flag" if code == UNVERIFIABLE else "block"), True, code)
-        for rule, code in fired
-    ]
+
+    def action(rule: str, code: str) -> Action:
+        return "flag" if code in _ONLY_FLAGS else actions.get(rule, "block")
+
+    rules = [Compared(rule, action(rule, code), True, code) for rule, code in fired]
     sorts = [sort for sort, lists in _LISTED.items() if any(map(lists, rules))]
     if refused:
         return [sort for sort in sorts if sort in ("blocked", "understated")]

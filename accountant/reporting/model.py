@@ -9,7 +9,9 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from accountant.budget.apply import apply, read
+from accountant.budget.depletion import bounds, relaxed_in_words
 from accountant.budget.population.population import Population
+from accountant.budget.rules.relaxed import Larger
 from accountant.budget.state import ALL, AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
@@ -24,6 +26,7 @@ from accountant.reporting.statement import Balance, Total, balances, lifetime_su
 from accountant.reporting.tallies import HEADINGS
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
+from accountant.reporting.waits import waits
 from accountant.store.ledgers import Signed, Stored, Use
 
 Facts = TypeVar("Facts", bound=Struct)
@@ -74,6 +77,8 @@ def build_report(
         series=burndowns.series(state),
         notable=history.seen(),
         trusted=history.trusted(),
+        waits=waits(state, texts) if people else schema.WaitsFacts(0, ()),
+        relaxed=history.relaxed.facts(),
         policy=_policy(state, history),
         formulas=_formulas(state),
         notes=tuple(words.about(note, people) for note in words.prose()["notes"]) if people else (),
@@ -114,7 +119,7 @@ def standing(state: State, counted: Counted) -> schema.Standing:
         unlocked=row.unlocked or None,
         status=total.status,
         total=total,
-        meaning=_meaning(row, total, state.people().called(counted.rule.unit)),
+        meaning=_meaning(counted.rule.most, total, state.people().called(counted.rule.unit)),
         splits=tuple(_split(state, counted, axis) for axis in axes),
         ladder=tuple(
             schema.RungFacts(**rung, name=words.formula(rung["gate"])[0]) for rung in row.ladder
@@ -145,8 +150,8 @@ def _place(balance: Balance, ever: Total) -> schema.Place:
     return _filled(schema.Place, balance, lifetime_epsilon=ever.epsilon, lifetime_delta=ever.delta)
 
 
-def _meaning(row: schema.Account, total: schema.Place, unit: str) -> schema.Meaning:
-    promised, both = words.meaning(row.limit.epsilon, row.limit.delta, unit), ""
+def _meaning(most: Larger, total: schema.Place, unit: str) -> schema.Meaning:
+    promised, both = words.meaning(f"{most.epsilon:f}", f"{most.delta:f}", unit), ""
     spent = words.meaning(total.spent, total.spent_delta, unit)
     if total.status == "over":  # only the plain sum is left
         spent = words.meaning(total.sum_of_epsilons, total.own_delta, unit)
@@ -264,6 +269,8 @@ def _policy(state: State, history: History) -> schema.PolicyFacts | None:
         adopted,
         name=adopted.policy.policy,
         rules=tuple(schema.RuleFacts(one.id, words.rule_in_words(one, people)) for one in rules),
+        depletion=tuple(one.in_words() for one in bounds(adopted.policy)),
+        relaxed=relaxed_in_words(adopted.policy),
         changes=history.policies_total,
         latest_changes=tuple(history.policies),
     )

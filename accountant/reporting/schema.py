@@ -129,6 +129,10 @@ class Account(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The further unit that it protects; left out: the first one."""
     purpose: str = ""
     """The purpose that it counts, of a limit for each; left out: none that the policy lists."""
+    relaxed: str = ""
+    """The largest epsilon that requests in a context may bring it to, which it promises; left out:
+    that of the limit.
+    """
     action: str
     gate: str
     limit: LimitFacts
@@ -330,6 +334,41 @@ class TrustedFacts(Struct, frozen=True):
     attested_cells: int
 
 
+class WaitFacts(Struct, frozen=True):
+    """A request that waits for budget: what it would cost, since when and until when it waits, and
+    the ``rules`` that refuse it now, in words in ``held_up_by``.
+    """
+
+    request: str
+    client: str
+    dataset: str
+    subjects: str
+    purpose: str
+    epsilon: str
+    since: str
+    until: str
+    rules: tuple[str, ...]
+    held_up_by: str
+
+
+class WaitsFacts(Struct, frozen=True):
+    """The requests that wait. All are counted; those that came first are listed."""
+
+    total: int
+    listed: tuple[WaitFacts, ...]
+
+
+class RelaxedFacts(Struct, frozen=True):
+    """Requests of ``client`` that fitted a limit only because of their context, and the sum of
+    their epsilons, as they were asked for; without a client those of all that are not listed.
+    """
+
+    rule: str
+    client: str
+    requests: int
+    epsilon: str
+
+
 class RuleFacts(Struct, frozen=True):
     """A rule of the policy in force, as a sentence."""
 
@@ -349,12 +388,16 @@ class ChangeFacts(EventFacts, frozen=True):
 
 
 class PolicyFacts(Struct, frozen=True):
-    """The policy in force, and the latest adoptions, last first."""
+    """The policy in force, and the latest adoptions, last first. ``depletion``: how much of a limit
+    those that divide it can use up, in words; ``relaxed``: who may use more of one.
+    """
 
     name: str
     digest: str
     sequence: int
     rules: tuple[RuleFacts, ...]
+    depletion: tuple[str, ...]
+    relaxed: tuple[str, ...]
     changes: int
     latest_changes: tuple[ChangeFacts, ...]
 
@@ -381,6 +424,8 @@ class Report(Struct, frozen=True):
     series: tuple[SeriesFacts, ...]
     notable: tuple[SeenFacts, ...]
     trusted: tuple[TrustedFacts, ...]
+    waits: WaitsFacts
+    relaxed: tuple[RelaxedFacts, ...]
     policy: PolicyFacts | None
     formulas: tuple[FormulaFacts, ...]
     notes: tuple[str, ...]

@@ -159,6 +159,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         dataset=key.dataset,
         client=key.client,
         purpose=key.purpose,
+        relaxed=f"{rule.most.epsilon:f}" if rule.relaxed else "",
         unit=key.unit,
         action=rule.action,
         gate=rule.filter.name,
@@ -205,7 +206,7 @@ def _about(state: State, rule: LimitRule, cells: Integers) -> Integers:
 
 def _values(state: State, rule: LimitRule) -> list[tuple[str, Sequence[str]]]:
     """Return each dimension with those of its values that a limit is about."""
-    dimensions = list(state.people().dimensions)
+    dimensions: list[tuple[str, Sequence[str]]] = [*state.people().dimensions]
     if rule.subjects is None:
         return dimensions
     pairs = zip(dimensions, rule.box(state.people()), strict=True)

@@ -11,9 +11,11 @@ from accountant.api.models.spending import (
     Client,
     CountedIn,
     DatasetOrAll,
+    Depletion,
     FilterName,
     Limit,
     Loss,
+    Relaxations,
     RuleId,
     Rules,
     Time,
@@ -103,6 +105,8 @@ class AdoptedPolicy(PolicyInForce):
     not_reset: NotRequired[
         Annotated[list[NotReset], "limits with `carry: none` that go on all the same"]
     ]
+    depletion: NotRequired[Depletion]
+    relaxed: NotRequired[Relaxations]
 
 
 class PopulationInForce(Population):
@@ -159,6 +163,9 @@ class Account(TypedDict):
     client: Annotated[str, "the client of a sub-limit, or empty"]
     unit: NotRequired[Annotated[str, "the further unit that it protects, if not the first one"]]
     purpose: NotRequired[Annotated[str, "the listed purpose, of a limit for each purpose"]]
+    relaxed: NotRequired[
+        Annotated[Loss, "the largest epsilon that requests in a context may bring it to"]
+    ]
     action: Annotated[str, "block or flag"]
     gate: FilterName
     limit: Annotated[Limit, "the limit"]

@@ -73,6 +73,22 @@ class Stamped(TypedDict):
     time: Annotated[Time, "when the service stamped that event"]
 
 
+class Bound(TypedDict):
+    """How much of a limit what a rule counts can use up at most, as shares of its epsilon."""
+
+    rule: Annotated[str, "the limit that divides, all quotas together, or the common part"]
+    of: RuleId
+    accounts: Annotated[int | None, "of how many clients or purposes; null: of any number"]
+    each: Annotated[str, "one of them, as a fraction"]
+    together: Annotated[str, "all of them"]
+    left: Annotated[str, "what stays for all others, whatever they do"]
+    text: Annotated[str, "the same in words"]
+
+
+Depletion = Annotated[list[Bound], "of a policy: how much of a limit others can use up"]
+Relaxations = Annotated[list[str], "of a policy: who may bring a limit to more, in words"]
+
+
 class Proposal(Stamped):
     """A change that waits for a second person, and changes nothing until it is confirmed."""
 
@@ -83,6 +99,8 @@ class Proposal(Stamped):
     change: Annotated[dict[str, Any], "the command; free texts stand as digests"]
     effect: Annotated[dict[str, Any], "what of it takes a second person, as computed then"]
     why: Annotated[str, "the same in words"]
+    depletion: NotRequired[Depletion]
+    relaxed: NotRequired[Relaxations]
     expires: Annotated[Time, "from when on it cannot be confirmed"]
     next: NotRequired[Annotated[str, "what to do"]]
     closed: NotRequired[Annotated[int, "the event that confirmed or declined it"]]
@@ -254,12 +272,22 @@ class PeriodLeft(TypedDict):
     left: Annotated[Loss, "the epsilon that was left in it"]
 
 
+class Relaxation(TypedDict):
+    """A context of a request, with the amount that all its contexts together give it."""
+
+    epsilon: Annotated[Loss, "the largest epsilon"]
+    delta: Annotated[Loss, "the largest delta"]
+    why: Annotated[str, "the reason that the policy states"]
+
+
 class LimitFinding(TypedDict, total=False):
     """The part of a finding that only limit rules have."""
 
     scope: Annotated[str, "limit rules: the account, in words"]
     dataset: Annotated[str, "limit rules: the account's dataset, or * for all together"]
     client: Annotated[str, "limit rules: the client of a sub-limit, or empty"]
+    purpose: Annotated[str, "limits for each purpose: the listed one; empty for all others"]
+    relaxed: Annotated[list[Relaxation], "limits that are relaxed for this request: how far, why"]
     group: Annotated[dict[str, str], "limit rules: the peak cell; empty if all cells are alike"]
     limit: Annotated[Limit, "limit rules: the limit"]
     gate: Annotated[str, "limit rules: how losses are added up"]

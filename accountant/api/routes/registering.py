@@ -49,6 +49,7 @@ from accountant.budget.commands import (
 from accountant.budget.decide.adopting import (
     not_reset,
 )
+from accountant.budget.depletion import told_of
 from accountant.budget.errors import Invalid
 from accountant.budget.facts import opened_by
 from accountant.budget.policy import Policy
@@ -225,6 +226,7 @@ def adopt_policy(
         "adopted": bool(answer.events),
         "opens_epoch": opened,
         "kept_orders": kept,
+        **told_of(policy),
     }
     if goes_on := not_reset(state, opened):
         adopted["not_reset"] = goes_on
