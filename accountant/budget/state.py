@@ -49,6 +49,8 @@ from accountant.privacy.curves import Orders
 __all__ = ["ALL", "AccountKey", "Grant", "Settled"]
 
 _MOST_ROUTES: Final = 4_096
+_MOST_STAMPS: Final = 4_096
+"""Stamps at which something passes from an account that is looked at."""
 
 
 def lifetime(dataset: str, unit: str = "") -> AccountKey:
@@ -402,10 +404,11 @@ class Route(NamedTuple):
 
 
 def _looked_at(account: Account) -> Account:
-    """Return a copy of an account that counts what it does now; at later stamps too if it counts in
-    periods, which have no long list of what is to pass.
+    """Return a copy of an account that counts what it does now; at later stamps too, unless what is
+    to pass is a long list, which would take long to copy: then nobody knows when it has passed.
     """
-    return account.frozen(whole=isinstance(account, WindowAccount) and account.window.calendar)
+    whole = isinstance(account, WindowAccount) and account.stamps <= _MOST_STAMPS
+    return account.frozen(whole=whole)
 
 
 def _frozen(arrivals: dict[AccountKey, Arrivals]) -> dict[AccountKey, Arrivals]:

@@ -8,11 +8,22 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support import Book, declared, gaussian, hospital, laplace, make, sparse_vector
+from support import (
+    SECOND,
+    START,
+    Book,
+    declared,
+    gaussian,
+    hospital,
+    laplace,
+    make,
+    sparse_vector,
+)
 
 from accountant.budget.advice import _number_at, _step_of, in_words, would_fit
 from accountant.budget.rises import least_that
 from accountant.budget.snapshot import Copied
+from accountant.ledger.events import rfc3339
 
 POLICIES = {
     "basic": "  - {id: a, limit: {epsilon: 1}}\n",
@@ -201,3 +212,47 @@ def test_the_first_is_found(low: int, size: int, first: int) -> None:
     """Bisection gives what looking at every number would."""
     edge = low + min(first, size)
     assert least_that(lambda n: n >= edge, low, low + size) == edge
+
+
+HOUR = 3_600 * SECOND
+ROLLING = "  - {id: all, limit: {epsilon: 9}}\n  - {id: hour, window: 1h, limit: {epsilon: 1}}\n"
+
+
+def rolling(*spent: str, rules: str = ROLLING) -> Book:
+    """A ledger in which so much was spent, a minute apart, and is to pass from a window."""
+    book = hospital(rules)
+    for epsilon in spent:
+        book.record(laplace(epsilon))
+        book.now += 60 * SECOND
+    return book
+
+
+def from_when(book: Book, epsilon: str) -> Any:
+    """From when on a request fits, as a client is told: on a copy of what bears on it."""
+    command = make("ask_grant", dataset="d", mechanisms=[laplace(epsilon)])
+    return would_fit(book.state.about("d", "pipe", book.now), "pipe", command, book.now).get("from")
+
+
+def test_a_request_fits_when_enough_has_left_a_rolling_window() -> None:
+    """To the microsecond, and no sooner."""
+    book = rolling("0.5", "0.3", "0.2")
+    assert from_when(book, "0.5") == rfc3339(START + HOUR)
+    assert from_when(book, "0.7") == rfc3339(START + 60 * SECOND + HOUR)
+    assert from_when(book, "1.1") is None
+    book.now = START + 60 * SECOND + HOUR - 1
+    assert not admitted(book, laplace("0.7"))
+    book.now += 1
+    assert admitted(book, laplace("0.7"))
+
+
+def test_nothing_is_told_where_another_limit_is_used_up() -> None:
+    """Time alone does not take away what stands in the way there."""
+    book = rolling("0.9", rules=ROLLING.replace("epsilon: 9", "epsilon: 1.2"))
+    assert from_when(book, "0.4") is None
+
+
+def test_nothing_is_told_of_a_window_with_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To copy it would take long, while others wait."""
+    book = rolling("0.5", "0.3", "0.2")
+    monkeypatch.setattr("accountant.budget.state._MOST_STAMPS", 2)
+    assert from_when(book, "0.5") is None

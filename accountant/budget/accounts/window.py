@@ -65,6 +65,11 @@ class WindowAccount(Account):
             self._count(back, 1)
         return self
 
+    @property
+    def stamps(self) -> int:
+        """How many stamps there are at which something passes, or has passed since a change."""
+        return len(self.passing) + len(self.passed)
+
     def rises(self, after: int) -> int | None:
         """Return the next stamp beyond ``after`` at which something has passed."""
         soonest = None
