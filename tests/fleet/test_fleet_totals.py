@@ -29,6 +29,7 @@ RULES = (
     "  - {id: a, limit: {epsilon: 90, delta: 0.1}}\n"
     "  - {id: person, across: datasets, limit: {epsilon: 90}, action: flag}\n"
     "  - {id: each, per: client, limit: {epsilon: 90, delta: 1e-3}, gate: zcdp}\n"
+    "  - {id: why, per: purpose, limit: {epsilon: 90, delta: 1e-3}, action: flag}\n"
 )
 OTHER = (
     "  - {id: a, limit: {epsilon: 95, delta: 0.1}}\n"
@@ -229,9 +230,9 @@ def test_rules_in_force_are_the_services(fleet: Fleet) -> None:
     capacity that the service compares it with.
     """
     found = {
-        (*row[:3], *row[5:9]): (int(row[9]), int(row[10]))
+        (*row[:3], *row[5:10]): (int(row[10]), int(row[11]))
         for row in fleet.rows("rules.sql")
-        if row[10]
+        if row[11]
     }
     expected = {}
     for ledger, state in fleet.states.items():

@@ -130,10 +130,16 @@ class Larger(NamedTuple):
 class Relaxed(Strict):
     """A context, and how much of a limit requests in it may bring it to."""
 
-    when: Context
-    epsilon: Annotated[Amount, Field(gt=0, le=10**6)] | None = None
-    delta: Annotated[Amount, Field(gt=0, lt=1)] | None = None
-    why: Annotated[str, Field(min_length=1, max_length=200)]
+    when: Annotated[Context, Field(description="the requests that are in it")]
+    epsilon: Annotated[Amount, Field(gt=0, le=10**6)] | None = Field(
+        None, description="what they may bring the limit to; left out: as usual"
+    )
+    delta: Annotated[Amount, Field(gt=0, lt=1)] | None = Field(
+        None, description="what they may bring its delta to; left out: as usual"
+    )
+    why: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="the reason, which decisions name"
+    )
 
     @property
     def stated(self) -> tuple[Context, Decimal | None, Decimal | None]:
