@@ -429,8 +429,8 @@ class Limit:
         self.own = number(limit["own_delta"]) if "own_delta" in limit else share
         self.left = delta - self.own
         each = {"delta": "0", **limit}, *rule.get("relaxed", ())  # Usually, and in contexts
-        pairs: list[Doc] = [{n: v for n, v in one.items() if n != "why"} for one in each]
-        self.states = [{n: v if n == "when" else number(v) for n, v in x.items()} for x in pairs]
+        pairs = [[(n, v) for n, v in one.items() if n != "why"] for one in each]
+        self.states = [Doc((n, v if n == "when" else number(v)) for n, v in one) for one in pairs]
         self.gate = rule.get("gate", "renyi") if self.left > 0 else "basic"
         mine = self.epsilon, self.left
         self.chosen: tuple[Fraction, ...] = before.chosen if before else mine

@@ -10,7 +10,9 @@ import msgspec
 import orjson
 from starlette.responses import JSONResponse
 
+from accountant.api.models import deciding
 from accountant.api.models import spending as models
+from accountant.api.models.fields import Flag, Stamped
 from accountant.api.models.reading import Health
 from accountant.api.views import amounts, decided, proposal_of
 from accountant.budget import batches, outcome
@@ -169,7 +171,7 @@ def _refused(
     )
 
 
-def _lifetimes(service: Service, event: Event) -> list[models.LifetimeTotal]:
+def _lifetimes(service: Service, event: Event) -> list[deciding.LifetimeTotal]:
     """Return the lifetime totals, as they are now, of the datasets that a request is charged to."""
     if (found := service.around(event)) is None:
         return []
@@ -220,7 +222,7 @@ def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> JSONR
     )
 
 
-def _document(entry: Entry) -> models.Stamped:
+def _document(entry: Entry) -> Stamped:
     """Return the answer to the command that led to ``entry``; /decisions/ has the rest."""
     return _ANSWERS[entry.type](entry, _KEPT.decode(entry.body))
 
@@ -312,7 +314,7 @@ def _ended(entry: Entry, kept: _Kept) -> models.Settlement:
     return answer
 
 
-_ANSWERS: Final[dict[str, Callable[[Entry, _Kept], models.Stamped]]] = {
+_ANSWERS: Final[dict[str, Callable[[Entry, _Kept], Stamped]]] = {
     outcome.RESERVED: _reserved,
     outcome.ADMITTED: _admitted,
     outcome.RECORDED: _recorded,
@@ -341,13 +343,13 @@ def _judged(entry: Entry, kept: _Kept) -> models.Judged:
     return found
 
 
-def _flags(kept: _Kept) -> list[models.Flag]:
+def _flags(kept: _Kept) -> list[Flag]:
     return [{"rule": rule, "code": code} for rule, code in kept.fired]
 
 
-def previews_view(found: Sequence[Foreseen], sequence: int) -> models.Previews:
+def previews_view(found: Sequence[Foreseen], sequence: int) -> deciding.Previews:
     """Return the previews of several requests as the API serves them."""
-    items: list[models.Foreseen] = []
+    items: list[deciding.Foreseen] = []
     for one in found:
         kept = _KEPT.decode(one.entry.body)
         outcome = ("flag" if kept.fired else "allow") if one.granted else "block"
@@ -355,9 +357,9 @@ def previews_view(found: Sequence[Foreseen], sequence: int) -> models.Previews:
     return {"items": items, "granted": sum(one.granted for one in found), "sequence": sequence}
 
 
-def preview_view(preview: Preview) -> models.Preview:
+def preview_view(preview: Preview) -> deciding.Preview:
     """Return a preview as the API serves it."""
-    found: models.Preview = {
+    found: deciding.Preview = {
         "decision": decided(preview.decision),
         "charge": amounts(preview.request.total),
         "fits": preview.fits,

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 import orjson
 
+from accountant.api.models import deciding, fields, proposing
 from accountant.api.models import spending as models
 from accountant.budget import explain
 from accountant.budget.decide.proposing import why
@@ -26,10 +27,10 @@ ENDED_WAITS: Final = ("admitted", "timed out", "cancelled")
 RECOVERED: Final = "ledger.recovered.v1"
 
 
-def proposal_of(event: Event, now: Proposal | None = None) -> models.Proposal:
+def proposal_of(event: Event, now: Proposal | None = None) -> proposing.Proposal:
     """Return what an event proposes, as it stood then, or as it is ``now``."""
     body = event.body
-    found: models.Proposal = {
+    found: proposing.Proposal = {
         "proposal": event.sequence,
         "digest": digest_of(event.to_bytes()),
         "state": "proposed",
@@ -45,31 +46,31 @@ def proposal_of(event: Event, now: Proposal | None = None) -> models.Proposal:
     }
     if body["command"]["type"] == "adopt_policy":
         told = told_of(Policy.stored(body["command"]["policy"]))
-        found |= cast(models.Proposal, told)
+        found |= cast(proposing.Proposal, told)
     if now is not None and now.closed is not None:
         found |= {"closed": now.closed, "closed_by": now.closed_by or ""}
     return found
 
 
-def amounts(charge: Charge | dict[str, Any]) -> models.Charge:
+def amounts(charge: Charge | dict[str, Any]) -> fields.Charge:
     """Return a charge in decimal strings; an infinite amount is "infinite"."""
     if not isinstance(charge, Charge):
         charge = Charge.from_json(charge)
     return (charge if charge.axis else NOTHING.on(FIXED)).amounts()
 
 
-def decided(decision: explain.Decision) -> models.Decision:
+def decided(decision: explain.Decision) -> deciding.Decision:
     """Return the outcome and the finding of every rule."""
-    findings = [cast(models.RuleFinding, finding.to_json()) for finding in decision.findings]
+    findings = [cast(deciding.RuleFinding, finding.to_json()) for finding in decision.findings]
     return {"outcome": decision.outcome, "rules": findings}
 
 
 def in_full(
     event: Event, explained: explain.Explained, command: dict[str, Any]
-) -> models.DecisionInFull:
+) -> deciding.DecisionInFull:
     """Return the decision of a judged event. ``command`` is its command, with texts and names."""
     decision, request = decided(explained.decision), explained.request
-    found: models.DecisionInFull = {
+    found: deciding.DecisionInFull = {
         "id": f"d{event.sequence}",
         "type": event.type,
         "sequence": event.sequence,

@@ -20,8 +20,10 @@ from typing_extensions import is_typeddict
 
 from accountant.api.access import Call, idempotency_key
 from accountant.api.description.texts import PROBLEMS, STORY, TEXTS, Example
-from accountant.api.models import reading, spending
-from accountant.api.models.spending import REFERENCE, Problem, Proposal
+from accountant.api.models import deciding, fields, proposing, reading, spending
+from accountant.api.models.deciding import Problem
+from accountant.api.models.fields import REFERENCE
+from accountant.api.models.proposing import Proposal
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
 from accountant.budget.population.selection import Subjects
@@ -264,7 +266,8 @@ def _of_answers(models: dict[str, Any], named: Alternatives) -> dict[str, Schema
         ref_template=REFERENCE,
     )
     schemas: dict[str, Schema] = tidied(top["$defs"], named)
-    for name, model in (vars(spending) | vars(reading)).items():
+    modules = (fields, proposing, deciding, spending, reading)
+    for name, model in {k: v for module in modules for k, v in vars(module).items()}.items():
         if name not in schemas or not is_typeddict(model):
             continue
         for field, hint in get_type_hints(model, include_extras=True).items():

@@ -7,19 +7,18 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
-from accountant.api.models.spending import (
+from accountant.api.models.deciding import Limit
+from accountant.api.models.fields import (
     Client,
     CountedIn,
     DatasetOrAll,
-    Depletion,
     FilterName,
-    Limit,
     Loss,
-    Relaxations,
     RuleId,
     Rules,
     Time,
 )
+from accountant.api.models.proposing import Depletion, Relaxations
 from accountant.budget.policy import Publication
 
 

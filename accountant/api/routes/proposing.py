@@ -18,7 +18,7 @@ from accountant.api.access import (
     of_a_population,
 )
 from accountant.api.answers import REPLAYED, Json
-from accountant.api.models import spending as models
+from accountant.api.models import proposing
 from accountant.api.requests import ask
 from accountant.api.views import proposal_of
 from accountant.budget.commands import ConfirmChange, DeclineChange
@@ -32,7 +32,7 @@ Number = Annotated[int, Path(ge=0, le=2**53, description="the proposal's number"
 
 
 @router.get("/proposals")
-@Call(models.Proposals)
+@Call(proposing.Proposals)
 def list_proposals(
     population: Name,
     key: Overseer,
@@ -49,7 +49,7 @@ def list_proposals(
 
 
 @router.get("/proposals/{proposal}")
-@Call(models.Proposal, topics="proposal")
+@Call(proposing.Proposal, topics="proposal")
 def show_proposal(
     population: Name, proposal: Number, key: Overseer, service: TheService
 ) -> JSONResponse:
@@ -58,7 +58,7 @@ def show_proposal(
     return JSONResponse(_shown(service, population, one, now))
 
 
-def _shown(service: Service, population: str, one: Proposal, now: int) -> models.Proposal:
+def _shown(service: Service, population: str, one: Proposal, now: int) -> proposing.Proposal:
     found = proposal_of(service.event(population, one.sequence), one)
     if not one.is_open(now):
         found.pop("next", None)
@@ -68,7 +68,7 @@ def _shown(service: Service, population: str, one: Proposal, now: int) -> models
 
 @router.post("/proposals/{proposal}/confirm")
 @Call(
-    models.Closed,
+    proposing.Closed,
     ConfirmChange,
     within="proposal",
     topics="proposal confirming dataset policy grant settling",
@@ -91,7 +91,7 @@ def confirm_proposal(
 
 
 @router.post("/proposals/{proposal}/decline")
-@Call(models.Closed, DeclineChange, within="proposal", topics="proposal")
+@Call(proposing.Closed, DeclineChange, within="proposal", topics="proposal")
 def decline_proposal(
     population: Name,
     proposal: Number,
@@ -107,7 +107,7 @@ def decline_proposal(
 
 def _closed(proposal: int, state: str, answer: Answer) -> JSONResponse:
     event = answer.events[-1]
-    closed: models.Closed = {
+    closed: proposing.Closed = {
         "proposal": proposal,
         "state": state,
         "event": event.type,

@@ -28,7 +28,7 @@ from accountant.api.access import (
     of_a_population,
 )
 from accountant.api.models import reading as models
-from accountant.api.models.spending import Contributors, DecisionInFull
+from accountant.api.models.deciding import Contributors, DecisionInFull
 from accountant.api.requests import narrowed_to, only_own
 from accountant.api.views import in_full, in_names
 from accountant.budget.commands import Text

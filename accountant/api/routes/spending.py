@@ -23,6 +23,7 @@ from accountant.api.access import (
     of_a_population,
 )
 from accountant.api.answers import preview_view, previews_view, respond_to_batch
+from accountant.api.models import deciding
 from accountant.api.models import spending as models
 from accountant.api.polling import (
     POLLS,
@@ -187,7 +188,7 @@ def batch(
 
 
 @router.post("/preview")
-@Call(models.Preview, ask.AskGrant, topics="data asking")
+@Call(deciding.Preview, ask.AskGrant, topics="data asking")
 def preview(population: Name, key: Asker, body: Body, service: TheService) -> JSONResponse:
     """Show the decision that a request would get, and how many like it fit. Nothing is recorded."""
     command = ask.AskGrant.model_validate(body)
@@ -195,7 +196,7 @@ def preview(population: Name, key: Asker, body: Body, service: TheService) -> JS
 
 
 @router.post("/preview/batch")
-@Call(models.Previews, ask.PreviewRequest, topics="data asking batch")
+@Call(deciding.Previews, ask.PreviewRequest, topics="data asking batch")
 def preview_batch(population: Name, key: Asker, body: Body, service: TheService) -> JSONResponse:
     """Show what each of several requests would get, after those before it that would be granted.
 
