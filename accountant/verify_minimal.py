@@ -55,7 +55,7 @@ KEY = ("rule", "epoch", "dataset", "client", "unit", "purpose")  # The last two 
 Used = list[int | None]  # sums in the currencies that are compared; None is infinite
 Doc = dict[str, Any]
 LASTS: Cells = frozenset()
-RELAXED = "limit-relaxed"  # The code of a request that fits only by its context
+FLAGS = ("limit-relaxed", "unverifiable-claim", "sensitivities-apart")  # They never block
 
 
 def need(holds: object, reason: str) -> None:
@@ -535,12 +535,10 @@ class Limit:
     def wrong(
         self, accounts: list[Account], most: Account | None, cells: Cells, on: tuple[Any, ...]
     ) -> str:
-        """Return the error in what an event saw of a rule, whose first account was between two.
-        How much is locked is believed: it can only refuse what would fit the whole limit.
-        """
+        """Return the error in what an event saw of a rule; how much is locked is believed."""
         event, rule, seen, more = on
         code = dict(event.get("fired", [])).get(rule["id"])
-        fired, relaxed = code not in (None, RELAXED), code == RELAXED
+        fired, relaxed = code not in (None, FLAGS[0]), code == FLAGS[0]
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
         cost = charge_to(self.rule.get("unit", ""), event)
         capacity = self.capacity(share, more if code and "of" not in rule else ())
@@ -641,13 +639,12 @@ class Audit:
         self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
         self.facts = dict[str, tuple[str | None, dict[str, str]]]()  # Their owners and labels
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
-        self.purposes = list[str]()  # Those that the policy in force lists
         self.way, self.expired, self.ran = list[Any](), set[str](), dict[str, Any]()
         self.proposals, self.units = dict[int, Doc](), Doc()  # Further units of privacy
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
         self.waits = dict[str, tuple[str, Doc, int]]()  # Requests: client, command, until when
-        self.totals, self.believed = list[Doc](), set[str]()  # Rules: whether they fired
+        self.totals, self.believed, self.purposes = list[Doc](), set[str](), list[str]()
 
     def attempt(self, where: str | int, step: Callable[..., None], *given: Any) -> None:
         """Take a step; if it fails, that is a finding, and the rest goes on."""
@@ -746,8 +743,7 @@ class Audit:
 
     def fold(self, event: Doc, kind: str, command: Doc) -> None:
         """Judge an event, and make the changes in the table of docs/evidence.md."""
-        if "charges" in event:
-            check_total(event["charges"], event["total"])
+        check_total(event.get("charges", []), event.get("total", {}))
         if kind in WAITED:
             event = self.waited(event, kind, command)
             kind, command = event["type"], event["command"]
@@ -797,8 +793,22 @@ class Audit:
         """Register a population: its cells are the product of its dimensions."""
         self.dimensions = dict(sorted(command.get("dimensions", {}).items()))
         self.way = [command.get("neighbouring"), command.get("membership")]
-        self.units |= command.get("units", {})
+        self.state(command.get("units", {}))
         need(prod(map(len, self.dimensions.values())) <= MOST_CELLS, "too many cells")
+
+    def state(self, units: Doc) -> None:
+        """State units; a late one may have lost so many steps of what first units have lost."""
+        lives = [key for key in self.accounts if not (key[0] or key[4])]
+        for name, key in product(sorted(units.keys() - self.units.keys()), lives):
+            group, old = "group_of" in units[name], self.accounts[key]
+            steps = units[name]["at_most"] if group else 1 + (self.way[0] != "replace_one")
+            most = [*map(max, zip(*old.of(None), strict=True))]
+            need(not self.open and not (steps > 1 and most[1]), "a unit that is stated too late")
+            if group:  # its members may be in several cells
+                vars(old := Account(SURE)).update(everyone=most, stays=most, bound=most[:2])
+            for _ in range(steps):
+                self.account((*key[:4], name, "")).bring(old)
+        self.units |= units
 
     def place(self, cells: Cells, unit: str) -> Cells:
         """Return the cells of a charge to a unit: all, if a group, which may lie in several."""
@@ -908,11 +918,9 @@ class Audit:
     def meets(self, rule: Doc, cells: Cells, asked: tuple[Any, ...]) -> tuple[list[str], Cells]:
         """Return the datasets and the cells of a request that a rule is about."""
         about, where = self.inside(rule, *asked), self.place(cells, rule.get("unit", ""))
-        if "limit" in rule and "subjects" in rule:
-            group = self.select(rule["subjects"]) or frozenset()
-            where = group if where is None else where & group
-            about = about if where else []
-        return about, where
+        if "subjects" in rule:  # it is about these cells only
+            where = (group := frozenset(self.cells_of(rule["subjects"]))) & (where or group)
+        return [] if where == LASTS else about, where
 
     def charged(self, event: Doc, command: Doc) -> list[str]:
         """Return the datasets that are charged: those named and, but for corrections, origins."""
@@ -926,9 +934,7 @@ class Audit:
         return due
 
     def route(self, datasets: list[str], *who: Any, more: bool = False) -> list[Key]:
-        """Return where a charge counts: limits in force, lifetimes of its datasets and of all. A
-        limit counts outside of its scope, too, and ``more``, a correction, wherever it may be in.
-        """
+        """Return the accounts of a charge: of limits, in their scope or not, and lifetimes."""
         keys = list[Key]()
         for limit in self.limits.values():
             ever = {n: v for n, v in limit.rule.items() if n not in SCOPE[:2]}
@@ -985,7 +991,7 @@ class Audit:
     def extend(self, event: Doc, command: Doc) -> None:
         """Append values of dimensions: new cells inherit, or have what everyone still has."""
         inherit = command.get("attested_new") is not True
-        self.units |= command.get("units", {})
+        self.state(command.get("units", {}))
         for name, values in sorted(event["added"].items()):
             before, axis = self.dimensions[name], list(self.dimensions).index(name)
             after = self.dimensions | {name: before + values}
@@ -1031,8 +1037,8 @@ class Audit:
             old, start = self.limits.get(name), told["start"]
             new = Limit(rule, told, old if start in ("kept", "carried") else None)
             mine = [key for key in self.accounts if old and key[:2] == (name, old.number)]
-            start_due = start_of(old, new, used=bool(mine))
-            need(start == start_due, f"{name} does not begin so: {start!r:.20}")
+            due_start = start_of(old, new, used=bool(mine))
+            need(start == due_start, f"{name} does not begin so: {start!r:.20}")
             due = old.number if old and start == "kept" else self.numbers[name] + 1
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due
@@ -1055,8 +1061,7 @@ class Audit:
         brought = dict[Key, Account]()
         for key in keys:
             inside = key[2] == "*" or (not key[0] and self.about(limit.rule, key[2]))
-            after = limit.key(key[2], key[3], key[5], inside)
-            mine = brought.setdefault(after, Account(limit.keeps))
+            mine = brought.setdefault(limit.key(*key[2:4], key[5], inside), Account(limit.keeps))
             mine.bring(self.accounts[key])
         for account, currency in product(brought.values(), limit.keeps[2:]):
             sure = currency != "mu_squared"  # which nothing stands for
@@ -1130,9 +1135,7 @@ class Audit:
     def outcome(self, event: Doc, kind: str, datasets: list[str], fired: dict[str, str]) -> None:
         """Check that a grant is refused, or a record an overrun, if a rule fired that blocks."""
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
-        flags = "built-in:unverifiable-claim", "built-in:sensitivities-apart"
-        actions |= dict.fromkeys(flags, "flag")
-        blocked = [n for n in fired if actions.get(n, "block") == "block" and fired[n] != RELAXED]
+        blocked = [n for n in fired if actions.get(n, "block") == "block" and fired[n] not in FLAGS]
         more, recorded = "budget-exceeded" in map(fired.get, blocked), kind == JUDGED[2]
         need((event.get("overrun") is True) == (recorded and more), f"overrun, by {blocked}")
         need(recorded or (kind == JUDGED[1]) == bool(blocked), f"the outcome, by {blocked}")
@@ -1140,18 +1143,16 @@ class Audit:
         guards = [x.rule for x in blocking if {*PARTS, "unit", "subjects"}.isdisjoint(x.rule)]
         without = not all(any(self.about(rule, one) for rule in guards) for one in datasets)
         need(("built-in:no-policy" in fired) == (self.adopted is None), "whether there is a policy")
-        without &= self.adopted is not None
-        need(("built-in:no-limit" in fired) == without, "whether there is a limit")
+        need(("built-in:no-limit" in fired) == (without and self.rules != []), "whether limited")
 
 
-HANDLERS: dict[str, Callable[[Audit, Doc, Doc], Any]] = {
+HANDLERS: dict[str, Callable[[Audit, Doc, Doc], Any]] = dict.fromkeys(BOOKS, Audit.book) | {
     "change.proposed.v1": lambda audit, event, _: audit.proposals.update({audit.size: event}),
     "change.declined.v1": lambda audit, _, command: audit.proposals.pop(command["proposal"]),
     "population.registered.v1": Audit.register,
     "population.extended.v1": Audit.extend,
     "dataset.registered.v1": Audit.dataset,
     "policy.adopted.v1": Audit.adopt,
-    **dict.fromkeys(BOOKS, Audit.book),
     **dict.fromkeys(ENDS, Audit.end),
     "answer.republished.v1": Audit.republish,
     "ledger.carried_over.v1": Audit.carry_over,
@@ -1163,9 +1164,9 @@ def verify(file: BinaryIO, pin: str | None = None) -> Doc:
     """Check a whole bundle, which is read once."""
     audit = Audit()
     audit.attempt("archive", audit.read, file, pin)
+    told = {"findings": audit.findings, "totals": audit.totals, "believed": sorted(audit.believed)}
     found = {"ledger": audit.manifest.get("ledger"), "root": root_of(audit.subtrees)}
-    found |= {"events": audit.size, "findings": audit.findings, "totals": audit.totals}
-    return found | {"believed": sorted(audit.believed)}
+    return found | {"events": audit.size} | told
 
 
 def told_of(entry: Doc) -> str:
@@ -1173,8 +1174,7 @@ def told_of(entry: Doc) -> str:
     rule = f"rule {entry['rule']}, epoch {entry['epoch']}, " if entry["rule"] else "lifetime, "
     data = "all data" if entry["dataset"] == "*" else entry["dataset"]
     who, spent = entry["client"] and f", client {entry['client']}", entry.get("spent", "")
-    words = ("unit", "one"), ("purpose", "purpose")
-    who += "".join(f", {word} {entry[name]}" for name, word in words if name in entry)
+    who += "".join(f", {name} {entry[name]}" for name in KEY[4:] if name in entry)
     shown = f"{Decimal(spent).scaleb(-9):f}" if spent.isdigit() else spent
     more = f"epsilon {shown} spent; " if shown else ""
     return f"{rule}{data}{who}: {more}used {json.dumps(entry['used'], sort_keys=True)}"

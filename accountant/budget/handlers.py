@@ -40,7 +40,7 @@ from accountant.budget.population.population import (
     Membership,
     Population,
 )
-from accountant.budget.population.selection import EVERYONE, Selection, reaching, select
+from accountant.budget.population.selection import EVERYONE, LASTING, Selection, reaching, select
 from accountant.budget.reach import named_in
 from accountant.budget.request import selected
 from accountant.budget.rules.limit import LimitRule
@@ -49,7 +49,8 @@ from accountant.budget.state import AccountKey, State, account_key, lifetime, ou
 from accountant.ledger.events import Entry, Event, microseconds
 from accountant.privacy import engine as bounds
 from accountant.privacy.mechanisms import Relation
-from accountant.privacy.units import Charge
+from accountant.privacy.mechanisms.further_units import Unit
+from accountant.privacy.units import SURE, Charge
 
 
 def selection_of(state: State, command: Mapping[str, Any]) -> Selection:
@@ -69,16 +70,33 @@ def _register_population(state: State, event: Event) -> None:
         membership=Membership(body["membership"]),
         dimensions=tuple((k, tuple(v)) for k, v in sorted(body.get("dimensions", {}).items())),
     ).explained(body.get("fixed", {}))
-    _state_units(state, body)
+    _state_units(state, body, event.time)
 
 
-def _state_units(state: State, command: Mapping[str, Any]) -> None:
+def _begin_lifetimes(state: State, unit: Unit, now: int) -> None:
+    """Open the lifetimes of a unit that is stated late with what was charged to first units before,
+    none of it by a grant that is open (privacy/mechanisms/further_units.py has the theorem).
+    """
+    steps = unit.steps(state.people().relation)
+    for key in [key for key in state.accounts if not (key.rule or key.unit)]:
+        before, later = state.accounts[key], state.to_change(key._replace(unit=unit.name))
+        if unit.group:  # its members may be in several cells
+            most = Charge(SURE, tuple(before.used.most()), tuple(before.used.most_infinite()))
+            before = Account.empty(before.used.shape)
+            before.book(LASTING, most, reserve=False, now=now)
+        for _ in range(steps):
+            later.absorb(before, None)
+
+
+def _state_units(state: State, command: Mapping[str, Any], now: int) -> None:
     people, read = state.people(), FurtherUnit.model_validate
     stated = {name: read(one) for name, one in command.get("units", {}).items()}
     known = {unit.name for unit in people.units}
     new = tuple(unit for unit in units_of(stated) if unit.name not in known)
     if new:
         state.population = people.stating(new)
+        for unit in new:
+            _begin_lifetimes(state, unit, now)
         if state.adopted is not None:
             state.adopted = replace(state.adopted)  # routes are found anew
 
@@ -87,7 +105,7 @@ def _extend_population(state: State, event: Event) -> None:
     command = event.body["command"]
     inherit = not command.get("attested_new", False)
     state.population = state.people().explained(command.get("fixed", {}))
-    _state_units(state, command)
+    _state_units(state, command, event.time)
     for dimension, values in event.body["added"].items():
         population = state.people()
         axis = population.axis(dimension)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import Book, hospital, laplace
+from support import Book, cells_of, declared, hospital, laplace
 
 from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.state import lifetime
@@ -164,9 +164,69 @@ def test_units_never_change() -> None:
     book.record(laplace("0.1"))
     assert book.state.account(lifetime("d", "week")).used.flat
     assert lifetime("d", "week") in book.state.accounts
-    with pytest.raises(Conflict, match="month: something was charged already"):
-        book.register(units={"month": {"part_of": "person"}})
     assert book.replayed().findings == []
+
+
+def late(*units: str, relation: str = "replace_one", **charged: Any) -> Book:
+    """A ledger in which something was charged before some of UNITS were stated."""
+    book = hospital("  - {id: a, limit: {epsilon: 9}}\n", DIMENSIONS, neighbouring=relation)
+    book.record(charged.get("first", laplace("0.5")), subjects={"age": ["17"]})
+    book.record(laplace("0.25"), subjects={"age": ["18"]})
+    stated = {name: UNITS_LATE[name] for name in units}
+    book.register(DIMENSIONS, neighbouring=relation, units=stated)
+    return book
+
+
+DIMENSIONS = {"age": ["17", "18"]}
+UNITS_LATE: dict[str, Any] = {
+    "day": {"part_of": "person"},
+    "home": {"group_of": "person", "at_most": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("relation", "unit", "each"),
+    [
+        ("replace_one", "day", [500_000_000, 250_000_000]),
+        ("add_or_remove_one", "day", [1_000_000_000, 500_000_000]),
+        ("replace_one", "home", [1_500_000_000] * 2),
+        ("add_or_remove_one", "home", [1_500_000_000] * 2),
+    ],
+)
+def test_a_unit_that_is_late_has_lost_so_many_steps(
+    relation: str, unit: str, each: list[int]
+) -> None:
+    """A part as much as the person, or twice, in its cell; a group of three three times the most of
+    any cell. A limit that is adopted then begins with it.
+    """
+    book = late(unit, relation=relation)
+    sums = [column[0] for column in cells_of(book.state.account(lifetime("d", unit)).used)]
+    assert sums == each
+    rules = "  - {id: a, limit: {epsilon: 9}}\n  - {id: u, limit: {epsilon: 1.6}, unit: UNIT}\n"
+    book.policy(rules.replace("UNIT", unit), "officer")
+    assert [column[0] for column in book.used("u")] == each
+    assert book.replayed().findings == []
+
+
+def test_a_unit_of_several_steps_comes_too_late_after_a_delta() -> None:
+    """Over several steps a delta grows with e to the power of epsilon, which no sum bounds; over
+    one it does not.
+    """
+    with pytest.raises(Conflict, match="home: something was charged with a delta before"):
+        late("home", first=declared("0.5", "1e-9"))
+    with pytest.raises(Conflict, match="day: something was charged with a delta before"):
+        late("day", relation="add_or_remove_one", first=declared("0.5", "1e-9"))
+    assert late("day", first=declared("0.5", "1e-9")).state.people().units[0].name == "day"
+
+
+def test_a_unit_waits_for_open_grants() -> None:
+    """What they will have cost it is not known."""
+    book = hospital("  - {id: a, limit: {epsilon: 9}}\n")
+    grant = book.grant(laplace("0.5"))
+    with pytest.raises(Conflict, match="1 grants are open"):
+        book.register(units={"day": UNITS_LATE["day"]})
+    book.do("commit_grant", grant=f"g{grant.sequence}")
+    book.register(units={"day": UNITS_LATE["day"]})
 
 
 def test_a_limit_names_a_unit_that_there_is() -> None:

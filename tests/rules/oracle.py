@@ -659,6 +659,8 @@ class Oracle:
             self.relation = Relation(command["neighbouring"])
             self.units |= dict(sorted(command.get("units", {}).items()))
         elif kind == "population.extended":
+            for name, unit in sorted(command.get("units", {}).items()):
+                self._late(name, unit, event.time)
             for dimension, values in body["added"].items():
                 inherit = not command.get("attested_new", False)
                 self._extend(dimension, values, event.time, inherit=inherit)
@@ -715,6 +717,33 @@ class Oracle:
         finite = list(total.finite)
         finite[total.axis.index(Currency.EPSILON)] -= whole - part
         return Charge(total.axis, tuple(finite), total.infinite)
+
+    def _late(self, name: str, unit: dict[str, Any], now: int) -> None:
+        """A unit is stated after first units were charged: one of it is some steps away from its
+        neighbours, and each step costs what a first unit may have lost: in its cell, or, as the
+        members of a group may be in several, in the worst one.
+        """
+        if name in self.units:
+            return
+        self.units[name] = unit
+        group, two = "group_of" in unit, self.relation is not Relation.REPLACE_ONE
+        steps = unit["at_most"] if group else 1 + two
+        for key, account in list(self.accounts.items()):
+            if key[0] or key[4]:
+                continue
+            after = self.accounts[("", 0, key[2], "", name, "")] = Account(SURE)
+            if not group:
+                after.entries = [
+                    Entry(one.cells, one.sums, None, now, one.lasting)
+                    for one in account.entries
+                    for _ in range(steps)
+                ]
+                continue
+            each = [account.at(cell, now) for cell in self.cells]
+            worst = {
+                c: tuple(max(sums[c][i] for sums in each) * steps for i in (0, 1)) for c in SURE
+            }
+            after.entries = [Entry(None, worst, None, now, True)]  # type: ignore[arg-type]
 
     def _extend(self, dimension: str, values: list[str], now: int, *, inherit: bool) -> None:
         """New cells take over the most that the cells beside them have used; or, if their members

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from support import (
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of
 from accountant.budget.decide import SYSTEM
+from accountant.budget.errors import Conflict
 from accountant.budget.rules import KINDS
 from accountant.budget.snapshot import dump, load
 from accountant.ledger.events import Event, canonical
@@ -263,6 +265,12 @@ UNITS = {
     "home": {"group_of": "person", "at_most": 3, "called": "one household"},
     "visit": {"part_of": "person"},
 }
+LATE = {
+    "tour": {"part_of": "person"},
+    "club": {"group_of": "person", "at_most": 3},
+    "pair": {"group_of": "person", "at_most": 1},
+}
+"""Those that are stated when something was charged already."""
 BY_UNIT = [
     """
   - {id: ever, limit: {epsilon: 3, delta: 1e-5}, gate: GATE}
@@ -296,6 +304,7 @@ of_units = st.one_of(
     st.tuples(st.just("wait"), st.integers(60, 7_000)),
     st.tuples(st.just("policy"), st.integers(0, 1)),
     st.tuples(st.just("extend"), st.booleans()),
+    st.tuples(st.just("late"), st.sampled_from(sorted(LATE))),
     st.just(("recover",)),
 )
 
@@ -347,6 +356,11 @@ def test_several_guarantees_are_the_oracles(  # noqa: C901 (a case each)
         elif kind == "extend":
             ages.append(str(30 + len(ages)))
             book.register({"age": ages, "sex": ["f", "m"]}, **about, attested_new=of[0])
+        elif kind == "late":
+            units = about["units"] | {of[0]: LATE[of[0]]}
+            with suppress(Conflict):
+                book.register({"age": ages, "sex": ["f", "m"]}, **(about | {"units": units}))
+                about["units"] = units
         elif kind == "recover":
             book.do("recover", "admin", reason="x", lost=[])
     book.compare_accounts()

@@ -18,6 +18,8 @@ from accountant.budget.population.population import MAX_CELLS, Population
 from accountant.budget.population.times import beginning, unexplained
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event, canonical
+from accountant.privacy.mechanisms import Relation
+from accountant.privacy.mechanisms.further_units import Unit
 
 Body = dict[str, Any]
 PORTION: Final = 30_000
@@ -48,13 +50,9 @@ def register_population(
     reasons = _reasons(dict(there.fixed), command.fixed, dimensions)
     _check_times(there.privacy_unit, {name: dimensions[name] for name in added}, reasons)
     _check_times(there.privacy_unit, added, reasons)
-    new = {unit.name for unit in ask.units_of(command.units)} - {u.name for u in there.units}
-    if new and state.accounts:
-        raise Conflict(
-            "unit-too-late",
-            f"{', '.join(sorted(new))}: something was charged already, and no sums of it for this "
-            "unit are kept; state further units before the first charge",
-        )
+    known = {unit.name for unit in there.units}
+    new = [unit for unit in ask.units_of(command.units) if unit.name not in known]
+    _check_late(state, new, there.relation)
     if not added and not new and reasons == dict(there.fixed):
         return []
     event = state.next_event(asked, "population.extended.v1", now, {"added": added})
@@ -82,6 +80,29 @@ def _check_units(command: ask.RegisterPopulation, there: Population | None) -> N
                 "population-immutable",
                 f"unit {unit.name!r} was stated as {unit.described}, and charges rest on that; "
                 "state another unit, under another name",
+            )
+
+
+def _check_late(state: State, new: Iterable[Unit], relation: Relation) -> None:
+    """Check that what was charged before bounds what it is for units that are stated only now.
+    Raises Conflict.
+    """
+    lifetimes = [account for key, account in state.accounts.items() if not key.rule]
+    with_delta = any(account.used.most()[1] for account in lifetimes)
+    for unit in new:
+        if state.open:
+            raise Conflict(
+                "unit-too-late",
+                f"{unit.name}: {len(state.open)} grants are open, and what they will have cost "
+                "this unit is not known; state it once they have ended",
+            )
+        if with_delta and (steps := unit.steps(relation)) > 1:
+            raise Conflict(
+                "unit-too-late",
+                f"{unit.name}: something was charged with a delta before, and one of this unit is "
+                f"{steps} steps away from its neighbours: over these a delta grows with e to the "
+                "power of epsilon, which no sum bounds here; state such a unit before the first "
+                "charge with a delta, or register another population",
             )
 
 

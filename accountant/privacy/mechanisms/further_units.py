@@ -32,6 +32,14 @@ known, else no bound). Under replace_one each of the k steps is one replacement.
 group has at most k members, whoever they are; where they replace each other, as many before as
 after.
 
+**A unit that is stated late.** What ran before can state nothing for it. As a whole it was one
+adaptive sequence, which is (E, D)-private for each first unit of a cell, E and D being the sums
+that hold along every path (Rogers et al. 2016). A neighbour for the unit is ``steps`` steps away,
+each of them one for a first unit: for a part 1 under replace_one and else 2, for a group k, in
+whatever cells its members are. So with D = 0 it was steps x E for the unit, E of the cell for a
+part, the largest E of a cell for a group. With D > 0 the deltas of several steps grow with e^E,
+which no sum of units holds: then a unit of several steps is refused.
+
 **What follows for statements.** By the triangle inequality the true sensitivity for a part is at
 most ``steps`` (1 under replace_one, else 2) times that for the whole. A larger one that is stated
 contradicts that: one of both is wrong, and the mechanism is refused. The true sensitivity for a
@@ -81,6 +89,12 @@ class Unit(NamedTuple):
         """What it is, in words."""
         most = "" if self.at_most is None else f", at most {self.at_most}"
         return ("a group" if self.group else "a part") + most
+
+    def steps(self, population: Relation) -> int:
+        """Return how many steps from one neighbour for a first unit to the next it is to one for
+        this.
+        """
+        return (self.at_most or 1) if self.group else 2 if population.present else 1
 
     def of(self, loss: Loss, population: Relation) -> Loss:
         """Return what follows for one of them from the ``loss`` of one first unit, in the relation
