@@ -396,6 +396,33 @@ def test_a_decision_names_what_used_the_budget_up(world: Callable[..., World]) -
     assert "used_up_by" not in made.get(path, who="pipeline").json()
 
 
+def test_a_policy_tells_who_can_use_up_how_much(world: Callable[..., World]) -> None:
+    """The answer to an adoption says it, and so does a proposal, of contexts too."""
+    made = world().hospital("  - {id: a, limit: {epsilon: 2}}\n")
+    lines = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 2}}\n"
+    adopted = made.put("/policy", lines + "  - {id: q, clients: [x], limit: {epsilon: 1}}\n").json()
+    assert adopted["depletion"] == [
+        {
+            "rule": "q",
+            "of": "a",
+            "accounts": 1,
+            "each": "1/2",
+            "together": "1/2",
+            "left": "1/2",
+            "text": "q: can use up at most 50 % of limit a on each cell: 50 % stays for others",
+        }
+    ]
+    assert "relaxed" not in adopted
+    more = "relaxed: [{when: {purposes: [alarm]}, epsilon: 3, why: x}]"
+    proposal = made.put("/policy", lines.replace("2}}", f"2}}, {more}}}")).json()
+    assert proposal["relaxed"] == [
+        "a: Requests for the purpose “alarm” may bring it to epsilon 3 instead of epsilon 2 (x); "
+        "then all others are refused until the limit is raised"
+    ]
+    shown = made.get(f"/proposals/{proposal['proposal']}").json()
+    assert shown["relaxed"] == proposal["relaxed"]
+
+
 def test_a_policy_that_closes_a_limit_is_confirmed_in_the_call(world: Callable[..., World]) -> None:
     """409 names each limit, and `closes` confirms it; the answer tells kept orders."""
     made = world().hospital("  - {id: a, limit: {epsilon: 8, delta: 1e-6}}\n")
