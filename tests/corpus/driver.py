@@ -281,7 +281,7 @@ def _account(key: AccountKey, account: Account, reserved: Sums | None) -> Json |
     for name, units in (("bound", account.bound), ("held", account.held)):
         parts[name] = {str(c): n for c, n in zip(account.axis, units, strict=True) if n}
     parts = {name: sums for name, sums in parts.items() if sums}
-    named = list(key) if key.unit else list(key)[:-1]
+    named = [*key[:4], *filter(None, key[4:])]
     return {"key": named, "keeps": list(map(str, account.axis))} | parts if parts else None
 
 

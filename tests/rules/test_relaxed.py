@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from support import SECOND, Book, hospital, laplace, proposed, snapshot
 from test_allotment import fired, followed
 from test_oracle import PRICED, Checked
 
+from accountant import verify_minimal
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Invalid
 from accountant.budget.facts import grant_in
@@ -258,3 +260,34 @@ def test_contexts_are_the_oracles(gate: str, todo: list[Any]) -> None:
     assert not book.replayed().findings
     assert snapshot(load(book.name, b"".join(dump(book.state)))) == snapshot(book.state)
     followed(book)
+
+
+def audited(book: Book, change: Any) -> list[Any]:
+    """What the second verifier finds where the last event was changed."""
+    audit = verify_minimal.Audit()
+    for number, entry in enumerate(book.stored):
+        document = json.loads(entry)
+        if number == len(book.stored) - 1:
+            change(document)
+        audit.now, audit.time = Event.from_bytes(entry).time, document["time"]
+        audit.attempt(audit.size, audit.fold, document, document["type"], document["command"])
+        audit.size += 1
+    return audit.findings
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "change"),
+    [
+        ("2.5", lambda event: event["command"].pop("purpose")),
+        ("2.5", lambda event: event["command"].update(purpose="another")),
+        ("2.5", lambda event: event.pop("fired")),
+        ("2.5", lambda event: event.update(fired=[["all", "budget-exceeded"]])),
+        ("1.5", lambda event: event.update(fired=RELAXED)),
+    ],
+)
+def test_the_second_verifier_finds_a_context_that_is_none(epsilon: str, change: Any) -> None:
+    """What was let in by a context was in it, needed it, and says so."""
+    book = hospital(LIMIT)
+    assert ask(book, epsilon, "alarm").type == GRANTED
+    assert audited(book, lambda event: None) == []
+    assert len(audited(book, change)) == 1
