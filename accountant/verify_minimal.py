@@ -743,7 +743,7 @@ class Audit:
 
     def fold(self, event: Doc, kind: str, command: Doc) -> None:
         """Judge an event, and make the changes in the table of docs/evidence.md."""
-        check_total(event.get("charges", []), event.get("total", {}))
+        check_total(event.get("charges", []), event["total"] if "charges" in event else {})
         if kind in WAITED:
             event = self.waited(event, kind, command)
             kind, command = event["type"], event["command"]
