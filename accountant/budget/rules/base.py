@@ -154,14 +154,21 @@ class View:
         """Return a limit rule's use of the selected cells that it is about, in each account that
         the request counts in; none if the rule is about other datasets, or about other cells.
         """
-        counted = self._route.by_rule.get(rule, ())
-        people = self._state.people()
-        if not counted or (about := counted[0].rule.cells(people, self._selection)) is None:
+        counted = self._route.by_rule.get(rule)
+        if not counted:
+            return []
+        about: Selection | None = self._selection
+        if counted[0].rule.subjects is not None:  # most limits are about all cells
+            about = counted[0].rule.cells(self._state.people(), self._selection)
+        if about is None:
             return []
         return [
             Used(
-                *(key.dataset, epoch, self._reading(key, about)),
-                *(self._bill.to(key.unit), self._beside(key)),
+                key.dataset,
+                epoch,
+                self._reading(key, about),
+                self._bill.to(key.unit),
+                self._beside(key),
             )
             for _, epoch, key in counted
         ]

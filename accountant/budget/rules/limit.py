@@ -178,7 +178,7 @@ class LimitRule(Amounts):
             return None
         used, [most, *_] = zip(*pairs, strict=True)
         capacity, relaxed = used[0].epoch.capacity, None
-        if self.contexts_of(view.client, view.purpose):
+        if self.relaxed and self.contexts_of(view.client, view.purpose):
             relaxed, most = most, capacity
         fits, kept, others = compare_all(used, most, beside=True)
         if not fits and relaxed is not None:
@@ -197,9 +197,11 @@ class LimitRule(Amounts):
         the most that a cell may hold.
         """
         used, locks = view.used(self.id), view.locked(self)
-        if not used or not locks:
+        if self.relaxed:
             asks = view.client, view.purpose
             return [(one, self.capacity_for(one.epoch, *asks)) for one in used]
+        if not used or not locks:
+            return [(one, one.epoch.capacity) for one in used]
         pairs = zip(used, locks, strict=True)
         return [(one.behind(lock), whole(one.epoch.capacity)) for one, lock in pairs]
 
