@@ -148,7 +148,11 @@ def _bound(policy: Policy, part: LimitRule, whole: LimitRule) -> Bound:
     counts_all = not part.scope.partial and part.per != "client"
     per: str | None = part.per
     if per == "purpose":
-        per = "listed purpose" if part.purposes else "listed purpose, as all other requests,"
+        per = (
+            "listed purpose"
+            if part.purposes
+            else "listed purpose, like all other requests together,"
+        )
     accounts, group = _accounts(policy, part), part.group_in_words
     return Bound(part.id, whole.id, share, accounts, per, counts_all, group)
 
@@ -171,7 +175,6 @@ def _accounts(policy: Policy, part: LimitRule) -> int | None:
     if part.per is None:
         return 1
     if part.per == "purpose":
-        listed = frozenset().union(*(rule.in_clear for rule in policy.rules))
-        return len(set(part.purposes)) if part.purposes else len(listed) + 1
+        return len(set(part.purposes)) if part.purposes else len(policy.listed) + 1
     names = part.scope.clients
     return None if not names or any(_SPECIAL & {*name} for name in names) else len(names)

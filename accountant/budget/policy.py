@@ -142,6 +142,11 @@ class Policy(Strict):
         return tuple((rule, rule.scope) for rule in self.rules if isinstance(rule, Scoped))
 
     @cached_property
+    def listed(self) -> frozenset[str]:
+        """The purposes that its rules compare, which stand in clear in events."""
+        return frozenset().union(*(rule.in_clear for rule in self.rules))
+
+    @cached_property
     def ours(self) -> bool:
         """True if all kinds of its rules are this package's, which keep only what events hold."""
         return all(type(rule).__module__.startswith("accountant.") for rule in self.rules)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from accountant.budget.decide.adopting import divided_anew
 from accountant.budget.errors import Conflict
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
@@ -33,13 +34,16 @@ def show_differences(
     """
     new, _ = parse_policy(common.read_bytes(file).decode())
     old, people = _old(other, population)
-    found = list(differences(old, new, people))
+    found, anew = list(differences(old, new, people)), divided_anew(old, new)
     if json:
         rows = [one._asdict() | {"what": one.what} for one in found]
-        common.print_json({"old": old.policy, "new": new.policy, "rules": rows})
+        document = {"old": old.policy, "new": new.policy, "rules": rows}
+        common.print_json(document | ({"divides": anew} if anew else {}))
     else:
         for one in found:
             _show(one)
+        for text in anew:
+            common.show(f"{text}, which loosens")
         if old.publication != new.publication:
             common.show("the witnesses, or how many have to agree, differ")
         elif not found:

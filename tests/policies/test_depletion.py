@@ -81,7 +81,8 @@ def test_quotas_of_purposes_and_cells_are_bounds() -> None:
         ("all quotas together", "north"): ("1", 1, "1"),
     }
     assert [one.in_words() for one in bounds(policy) if one.of == "all"][:4] == [
-        "each: each listed purpose, as all other requests, can use up at most 12.5 % of limit all "
+        "each: each listed purpose, like all other requests together, can use up at most "
+        "12.5 % of limit all "
         "on each cell, and the 4 of them 50 % together: 50 % is never used",
         "two: each listed purpose can use up at most 37.5 % of limit all on each cell, and the 2 "
         "of them 75 % together: 25 % stays for others",

@@ -112,7 +112,8 @@ def test_the_policy_says_what_quotas_leave_and_who_may_use_more() -> None:
     report = reported(hospital(LIMIT + EACH))
     assert report.policy is not None
     assert report.policy.depletion == (
-        "each: each listed purpose, as all other requests, can use up at most 50 % of limit all on "
+        "each: each listed purpose, like all other requests together, can use up at most 50 % "
+        "of limit all on "
         "each cell, and the 2 of them 100 % together",
     )
     assert report.policy.relaxed == (

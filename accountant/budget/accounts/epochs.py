@@ -102,10 +102,10 @@ class Adopted:
         """The Renyi orders that charges are wanted at."""
         return tuple(sorted({*chain(*(orders_in(epoch.axis) for epoch in self.epochs.values()))}))
 
-    @cached_property
+    @property
     def purposes(self) -> frozenset[str]:
         """The purposes that its rules compare, which stand in clear in events."""
-        return frozenset().union(*(rule.in_clear for rule in self.policy.rules))
+        return self.policy.listed
 
     @cached_property
     def scoping(self) -> frozenset[str]:

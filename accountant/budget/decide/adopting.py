@@ -7,7 +7,6 @@ from typing import Final
 
 from accountant.budget import commands as ask
 from accountant.budget.accounts.epochs import (
-    Adopted,
     Epoch,
     Start,
     next_epoch,
@@ -259,22 +258,21 @@ def loosens(state: State, policy: Policy) -> list[str]:
         for rule in policy.limits
         if will_forget(before.get(rule.id), rule)
     ]
-    reasons += _divided_anew(state.adopted, policy) if state.adopted else []
+    reasons += divided_anew(state.adopted.policy, policy) if state.adopted else []
     names = dict.fromkeys((*before, *after)) if before else ()
     pairs = ((name, before.get(name), after.get(name)) for name in names)
     weaker = ((name, weakened(old, new, state.time)) for name, old, new in pairs)
     return reasons + [f"{name} is {how}" for name, how in weaker if how is not None]
 
 
-def _divided_anew(before: Adopted, policy: Policy) -> list[str]:
+def divided_anew(before: Policy, policy: Policy) -> list[str]:
     """Return the limits for each listed purpose of which other purposes have an account now: what
     one has used does not count for another.
     """
-    now = frozenset().union(*(rule.in_clear for rule in policy.rules))
-    changed = ", ".join(sorted(now ^ before.purposes))
+    changed = ", ".join(sorted(policy.listed ^ before.listed))
     return [
         f"{rule.id} divides between other purposes ({changed})"
-        for rule in before.policy.limits
+        for rule in before.limits
         if rule.per == "purpose" and not rule.purposes and rule.action == "block" and changed
     ]
 
