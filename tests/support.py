@@ -130,7 +130,8 @@ def by_two(service: Service, ledger: str, asked: Envelope, confirmed_by: str = "
     answer = service.execute(ledger, asked)
     if not answer.entries or answer.entries[-1].type != PROPOSED:
         return answer
-    return service.confirm(ledger, Envelope(confirmed_by, confirming(answer.events[-1])))
+    confirmed = Envelope(confirmed_by, confirming(answer.events[-1]))
+    return service.confirm(ledger, confirmed, recovering=True)
 
 
 def confirming(proposed: Event, key: KeyMade | None = None) -> ConfirmChange:
@@ -237,8 +238,11 @@ class Book:
         confirmed_by: str | None = None,
         **fields: Any,
     ) -> Event:
-        """The one event (the last, if there are more) that answers the command ``kind``."""
-        return self.ask(make(kind, **fields), by, key, confirmed_by)[-1]
+        """The one event (the last, if there are more) that answers the command ``kind``. A recovery
+        is confirmed in any case.
+        """
+        second = confirmed_by or ("second" if kind == "recover" else None)
+        return self.ask(make(kind, **fields), by, key, second)[-1]
 
     def register(
         self,
@@ -248,7 +252,7 @@ class Book:
         membership: str = "public",
         **more: Any,
     ) -> None:
-        """Registers the population, or extends it."""
+        """Registers the population, or extends it, which is confirmed if that takes two."""
         self.ask(
             make(
                 "register_population",
@@ -259,6 +263,7 @@ class Book:
                 **more,
             ),
             "admin",
+            confirmed_by="officer",
         )
 
     def dataset(self, name: str) -> None:

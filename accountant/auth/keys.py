@@ -71,6 +71,8 @@ class KeyRing:
     by_digest: dict[str, Key] = field(default_factory=dict)
     custodians: set[str] = field(default_factory=set)
     """The names of all keys that ever could confirm."""
+    by_name: dict[str, Key] = field(default_factory=dict)
+    """The last key of each name, also of those that were revoked: revoking hides no maker."""
     proposals: dict[int, Proposal] = field(default_factory=dict)
 
     def follow(self, data: bytes) -> None:
@@ -81,7 +83,8 @@ class KeyRing:
         body, confirms = event.body, event.body.get("confirms")
         if event.type == CREATED:
             makers = (confirms["proposer"], event.by) if confirms else (event.by,)
-            self.by_digest[body["digest"]] = Key(body["name"], body["role"], makers, event.time)
+            made = Key(body["name"], body["role"], makers, event.time)
+            self.by_digest[body["digest"]] = self.by_name[body["name"]] = made
             if body["role"] in CONFIRMS:
                 self.custodians.add(body["name"])
         elif event.type == REVOKED:
@@ -203,6 +206,11 @@ class Credentials:
     def named(self, name: str) -> Key | None:
         """Return the holder of that name, if there is a valid key of it."""
         return next((key for key in self.all() if key.name == name), None)
+
+    def last_named(self, name: str) -> Key | None:
+        """Return the holder of the last key of that name, which may have been revoked."""
+        self.refresh()
+        return self._projection.state.by_name.get(name)
 
     def remembered(self, digest: str) -> Key | None:
         """Return the holder of a key without reading the database."""

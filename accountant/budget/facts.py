@@ -51,6 +51,12 @@ def final_of(body: Mapping[str, Any], reserved: Charge) -> Charge:
     return Charge().on(reserved.axis) if charge is None else Charge.from_json(charge)
 
 
+def stated_by(event: Event) -> str:
+    """Return whose word a change is: its proposer's, if another person has confirmed it."""
+    confirms = event.body["command"].get("confirms")
+    return str(confirms["proposer"] if confirms else event.by)
+
+
 def opened_by(body: Mapping[str, Any]) -> list[str]:
     """Return the limit rules that begin a new epoch by the adoption of a policy."""
     epochs: Mapping[str, Any] = body.get("epochs", {})

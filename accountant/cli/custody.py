@@ -12,13 +12,14 @@ from typing import Annotated, Final
 
 import typer
 
-from accountant.budget.commands import AcceptTime, Envelope, ResumePublication
+from accountant.budget.commands import AcceptTime, ConfirmChange, Envelope, ResumePublication
 from accountant.budget.custody.revaluation import Corrections
 from accountant.budget.errors import Invalid, NotFound
 from accountant.cli import common
+from accountant.cli.proposing import KeyFile, person, proposal_of, show_proposal
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.engine import FORMER
-from accountant.publishing.recovery import recover
+from accountant.publishing import recovery
 from accountant.runtime.clock import wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
@@ -110,20 +111,37 @@ def revalue(
     common.show(f"{len(due)} charges were corrected")
 
 
-@common.app.command("recover")
-def recover_(
+@common.app.command()
+def recover(
     population: common.PopulationOption,
-    reason: Annotated[str, typer.Option(help="what happened; recorded")],
+    reason: Annotated[str | None, typer.Option(help="what happened; recorded")] = None,
+    confirm: Annotated[
+        int | None, typer.Option(help="the number of another person's proposal", min=0)
+    ] = None,
+    digest: Annotated[
+        str | None, typer.Option(help="with --confirm: the digest of the proposal that you read")
+    ] = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Open a new epoch when the database no longer continues the last signed head.
 
+    With --reason it is proposed, with --confirm and --digest another person's proposal is made.
     What was spent by the last signed head stays spent, open grants are charged, and the log
     continues under another origin and key. Restart the service afterwards.
     """
     chosen = common.settings()
-    by, vault = common.operator(), Vault(chosen.home)
+    vault = Vault(chosen.home)
+    if (reason is None) == (confirm is None) or (digest is None) != (confirm is None):
+        raise Invalid("invalid-request", "give --reason to propose, or --confirm with --digest")
     with common.local_service() as service:
-        signed = recover(service.ledgers, vault, chosen.origin, population, by=by, reason=reason)
+        by, key = person(service, key_file)
+        if reason is not None:
+            event = recovery.propose(service.ledgers, vault, population, by=by, reason=reason)
+            show_proposal(proposal_of(event), population)
+            return
+        command = ConfirmChange.model_validate({"proposal": confirm, "digest": digest})
+        asked = Envelope(by, command)
+        signed = recovery.confirm(service.ledgers, vault, chosen.origin, population, asked, key)
     typer.echo(signed.full.decode(), nl=False)
     common.say(
         "recovered: a new epoch is open; restart the service. The database also lost what was done "

@@ -110,7 +110,7 @@ def proposal_of(event: Event) -> dict[str, Any]:
 
 
 def show_proposal(one: dict[str, Any], population: str, *, json: bool = False) -> None:
-    """Print a proposal, and how it is confirmed."""
+    """Print a proposal, and the command that confirms it."""
     if json:
         common.print_json(one)
         return
@@ -120,5 +120,6 @@ def show_proposal(one: dict[str, Any], population: str, *, json: bool = False) -
     for bound in one.get("depletion", ()):
         common.show(f"  {bound['text']}")
     common.show(f"  until {one['expires']}, another person confirms it:")
-    command = f"accountant confirm {one['proposal']} -p {population} --digest {one['digest']}"
+    confirm = "recover --confirm" if one["change"]["type"] == "recover" else "confirm"
+    command = f"accountant {confirm} {one['proposal']} -p {population} --digest {one['digest']}"
     common.show(f"  {command}", soft_wrap=True)

@@ -1,7 +1,9 @@
 """Recovery: going on with a database that lacks signed events.
 
-Their sums were kept with the signed head, and are carried over as the least that is spent. The log
-gets another name and key: under the old ones it would contradict the checkpoints that others hold.
+One person carries over the sums that were kept with the signed head, as the least that is spent,
+and proposes to go on; another confirms (ADR 0038). Both do that beside the database, for a service
+does not write to it. The log gets another name and key: under the old ones it would contradict the
+checkpoints that others hold.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from accountant.auth.keys import Key
 from accountant.budget.commands import (
     MAX_CARRIED,
     CarriedAccount,
@@ -26,7 +29,7 @@ from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import ALL, State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
-from accountant.ledger.events import canonical
+from accountant.ledger.events import Event, canonical
 from accountant.ledger.merkle import MissingHash, tree_of
 from accountant.ledger.notes import Verifier
 from accountant.privacy.units import Charge
@@ -64,20 +67,18 @@ def _quoted(note: str) -> str:
     return quoted
 
 
-def recover(
-    ledgers: Ledgers, vault: Vault, origin: str, ledger: str, *, by: str, reason: str
-) -> Signed:
-    """Open a new epoch of the log and sign its head. Raises Conflict if neither events nor the
-    signing key were lost; StoreError if the signed totals are missing or damaged.
+def propose(ledgers: Ledgers, vault: Vault, ledger: str, *, by: str, reason: str) -> Event:
+    """Carry over what was spent, and propose to open a new epoch of the log; return the proposal,
+    or the one that waits already. Raises Conflict if neither events nor the signing key were lost;
+    StoreError if the signed totals are missing or damaged.
     """
     service = Service(ledgers)  # without a vault, so that no signed head binds it
-    lost = lost_heads(ledgers, vault, ledger)
-    if not lost and _key_is_there(service, vault, ledger):
-        raise Conflict(
-            "nothing-lost",
-            f"ledger {ledger} continues every head that was signed or published, and its key is "
-            "there: there is nothing to recover",
-        )
+    lost = _lost(service, vault, ledger)
+    proposals, now = service.proposals(ledger)
+    for one in proposals:
+        about = one.command.get("type"), one.command.get("lost")
+        if one.is_open(now) and about == (Recover.command, lost):
+            return service.event(ledger, one.sequence)
     totals = vault.read(ledger, "totals")
     if totals is None and vault.read(ledger, "signed") is not None:
         raise StoreError(
@@ -86,9 +87,43 @@ def recover(
         )
     known = [] if totals is None else carried(service.state(ledger), totals)
     commands: list[Command] = [*known, Recover(reason=reason, lost=lost)]
-    service.execute_all(ledger, [Envelope(by, command) for command in commands])
+    *_, answer = service.execute_all(ledger, [Envelope(by, command) for command in commands])
+    return answer.events[-1]
+
+
+def confirm(
+    ledgers: Ledgers,
+    vault: Vault,
+    origin: str,
+    ledger: str,
+    asked: Envelope,
+    key: Key | None = None,
+) -> Signed:
+    """Confirm a proposed recovery, as ``ConfirmChange`` in ``asked``, put the heads of the old log
+    aside, and sign the new one's. If it was cut off after the commit, repeat it. Raises Problem.
+    """
+    service = Service(ledgers)
+    _lost(service, vault, ledger)
+    answer = service.confirm(ledger, asked, key, recovering=True)
+    if answer.repeated and service.state(ledger).custody.key is not None:
+        raise Conflict(  # an old confirmation does not put the heads of another loss aside
+            "proposal-closed",
+            "this recovery was made, and its log has a key since: propose another recovery",
+        )
     vault.retire(ledger)
     return Publisher(service, vault, origin).sign(ledger)
+
+
+def _lost(service: Service, vault: Vault, ledger: str) -> list[str]:
+    """Return the heads that were lost. Raises Conflict if there are none, and the key is there."""
+    lost = lost_heads(service.ledgers, vault, ledger)
+    if not lost and _key_is_there(service, vault, ledger):
+        raise Conflict(
+            "nothing-lost",
+            f"ledger {ledger} continues every head that was signed or published, and its key is "
+            "there: there is nothing to recover",
+        )
+    return lost
 
 
 def _key_is_there(service: Service, vault: Vault, ledger: str) -> bool:

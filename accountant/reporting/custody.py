@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from accountant.budget.commands import Recover
+from accountant.budget.outcome import DECLINED, PROPOSED
 from accountant.budget.policy import NO_WITNESSES
 from accountant.budget.state import State
 from accountant.ledger import notes
@@ -67,11 +69,13 @@ class LostFacts(Struct, frozen=True):
 
 
 class RecoveryFacts(EventFacts, frozen=True):
-    """A recovery. ``left``: events that remained; ``charged``: open grants that were charged in
-    full; ``carried``: accounts whose signed totals were carried over.
+    """A recovery, proposed ``by`` one person and ``confirmed_by`` another. ``left``: events that
+    remained; ``charged``: open grants that were charged in full; ``carried``: accounts whose signed
+    totals were carried over.
     """
 
     by: str
+    confirmed_by: str
     reason: str
     left: int
     lost: tuple[LostFacts, ...]
@@ -123,6 +127,7 @@ class CustodyHistory:
         self._facts = LedgerFacts()
         self._before = 0  # the stamp of the event before
         self._carried: list[tuple[int, int]] = []  # (event, accounts) carried over just before
+        self._why: dict[int, str] = {}  # The reason of each recovery that was proposed
 
     def add(self, event: Event, stored: Stored) -> None:
         """Collect from one event."""
@@ -144,11 +149,7 @@ class CustodyHistory:
                 resumed = ResumedFacts(*at, event.by, body["alarm"], said["reason"])
                 _keep(facts.resumed, resumed)
             case "ledger.recovered.v1":
-                left = self._carried[0][0] if self._carried else event.sequence
-                lost = tuple(LostFacts(**head) for head in body["lost"])
-                counts = len(body["charged"]), sum(accounts for _, accounts in self._carried)
-                recovery = RecoveryFacts(*at, event.by, said["reason"], left, lost, *counts)
-                _keep(facts.recoveries, recovery)
+                _keep(facts.recoveries, self._recovered(event))
                 facts.recovered += 1
             case "text.erased.v1":
                 facts.erasures += 1
@@ -156,11 +157,33 @@ class CustodyHistory:
                 before = rfc3339(self._before)
                 accepted = AcceptedFacts(*at, event.by, said["clock"], before, said["reason"])
                 _keep(facts.accepted, accepted)
+        self._prepared(event, said)
+        self._before = event.time
+
+    def _prepared(self, event: Event, said: dict[str, Any]) -> None:
+        """Keep what belongs to a recovery that may follow."""
         if event.type == "ledger.carried_over.v1":
             self._carried.append((event.sequence, len(said["accounts"])))
-        else:
+        elif event.type == PROPOSED and said["type"] == Recover.command:
+            self._why[event.sequence] = said["reason"]
+        elif event.type not in (PROPOSED, DECLINED):  # which may stand before it
             self._carried.clear()
-        self._before = event.time
+
+    def _recovered(self, event: Event) -> RecoveryFacts:
+        """Return a recovery, whose reason stands with its proposal."""
+        body, said = event.body, event.body["command"]
+        confirms = said["confirms"]
+        return RecoveryFacts(
+            event.sequence,
+            rfc3339(event.time),
+            confirms["proposer"],
+            event.by,
+            self._why.get(confirms["proposal"], said["reason"]),
+            self._carried[0][0] if self._carried else confirms["proposal"],
+            tuple(LostFacts(**head) for head in body["lost"]),
+            len(body["charged"]),
+            sum(accounts for _, accounts in self._carried),
+        )
 
     def facts(self, state: State) -> LedgerFacts:
         """Return the collected facts, once ``state`` has folded in all events."""

@@ -14,7 +14,7 @@ from accountant.budget.batches import REFUSED as BATCH_REFUSED
 from accountant.budget.batches import as_single
 from accountant.budget.commands import STORED, Mechanisms
 from accountant.budget.explain import explain
-from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by
+from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by, stated_by
 from accountant.budget.reach import Reach, reach_in
 from accountant.budget.request import Terms, price_all
 from accountant.budget.rules.base import Action, Compared, Finding
@@ -134,7 +134,7 @@ class History:
         if event.type in ("population.registered.v1", "population.extended.v1"):
             before, self._cells = self._cells, state.people().cells
             if before and event.body["command"].get("attested_new"):
-                self._trust(event.by).cells += self._cells - before
+                self._trust(stated_by(event)).cells += self._cells - before
 
     def _collect(self, state: State, event: Event) -> None:
         if event.type in JUDGED:
@@ -151,7 +151,7 @@ class History:
         elif event.type == ADOPTED:
             self._adopted(event)
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
-            at = Names(NOWHERE, event.by, subjects=event.body["added"])
+            at = Names(NOWHERE, stated_by(event), subjects=event.body["added"])
             text = "the members of the new groups were attested to be in no data before"
             self._note("attested_new", event, at, NOTHING, text)
 
@@ -235,7 +235,7 @@ class History:
         change = ChangeFacts(
             sequence=event.sequence,
             time=rfc3339(event.time),
-            by=confirms["proposer"] if confirms else event.by,
+            by=stated_by(event),
             confirmed_by=event.by if confirms else None,
             policy=command["policy"]["policy"],
             digest=command["source_digest"],

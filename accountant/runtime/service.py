@@ -14,9 +14,17 @@ import structlog
 from accountant.auth.keys import LEDGER as KEYS
 from accountant.auth.keys import Credentials, Key
 from accountant.budget.apply import drop_journal, keep_journal, rollback
-from accountant.budget.commands import Envelope, EraseText, ExpireGrant, RegisterDataset
+from accountant.budget.commands import (
+    ConfirmChange,
+    Envelope,
+    EraseText,
+    ExpireGrant,
+    Recover,
+    RegisterDataset,
+)
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Conflict, NotFound, Problem
+from accountant.budget.proposals import Proposal
 from accountant.budget.state import State
 from accountant.config.settings import MOST_WAITING
 from accountant.ledger.events import Entry
@@ -122,14 +130,31 @@ class Service(Reader):
         """
         self._queue.submit(ledger, Waiting(asked, tell, key))
 
-    def confirm(self, ledger: str, asked: Envelope, key: Key | None = None) -> Answer:
+    def confirm(
+        self, ledger: str, asked: Envelope, key: Key | None = None, *, recovering: bool = False
+    ) -> Answer:
         """Confirm a proposal, like ``execute``. What is known of the ``key`` of whoever confirms,
-        by default of the valid one of that name, is recorded.
+        by default of the valid one of that name, is recorded, and of the proposer's. A recovery is
+        confirmed only by what puts the vault right with it. Raise Problem.
         """
+        if not isinstance(asked.command, ConfirmChange):
+            raise TypeError(f"{asked.command.command} confirms nothing")
+        proposal, _ = self.proposal(ledger, asked.command.proposal)
+        if proposal.status == "open" and not recovering and _recovers(proposal):
+            raise Conflict(
+                "recovery-beside-database",
+                f"proposal {proposal.sequence} is a recovery, which is confirmed beside the "
+                f"database: accountant recover -p {ledger} --confirm {proposal.sequence}",
+            )
         with store_failures():
             key = key or self.credentials.named(asked.by)
-        facts = key.facts() if key else None
-        command = asked.command.model_copy(update={"key": facts})
+            other = self.credentials.last_named(proposal.by)
+        facts = {
+            name: one.facts()
+            for name, one in (("key", key), ("proposed_with", other))
+            if one is not None
+        }
+        command = asked.command.model_copy(update=facts)
         return self.execute(ledger, replace(asked, command=command))
 
     def execute_all(self, ledger: str, commands: list[Envelope]) -> list[Answer]:
@@ -262,6 +287,10 @@ class Service(Reader):
             with self.writing(ledger) as unit:
                 unit.admit(unit.time.stamp)
         return expired
+
+
+def _recovers(proposal: Proposal) -> bool:
+    return bool(proposal.command["type"] == Recover.command)
 
 
 def _known(error: BaseException) -> bool:

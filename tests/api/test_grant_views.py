@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from support import Clock, World, ask, laplace, sparse_vector
+from support import Clock, World, ask, by_two, laplace, sparse_vector
 
 from accountant.budget.commands import Envelope, Recover
 from accountant.reporting.texts import ERASED
@@ -64,8 +64,8 @@ ENDINGS: dict[str, Callable[[World], object]] = {
     "released": lambda made: made.post("/grants/g4/release", {"reason": "x"}),
     "closed": lambda made: made.post("/sparse-vector/g5/close", {}),
     "expired": lambda made: made.service.expire_due(),
-    "recovered": lambda made: made.service.execute(
-        "fair", Envelope("operator:ann", Recover(reason="the disk failed", lost=[]))
+    "recovered": lambda made: by_two(
+        made.service, "fair", Envelope("operator:ann", Recover(reason="the disk failed", lost=[]))
     ),
 }
 CHANGES: dict[str, dict[str, tuple[str, str]]] = {
@@ -189,7 +189,7 @@ def test_a_grant_counts_where_it_was_charged(world: Callable[..., World]) -> Non
     made.post("/grants/g4/commit", {})
     people = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
     wider = {"dimensions": {"sex": ["f"], "age": ["1", "2"]}, "attested_new": True}
-    assert made.put("", people | wider).status_code == 200
+    assert made.confirm(made.put("", people | wider)).status_code == 200
     made.post("/grants/g5/commit", {})
     refused = made.post("/grants", ask(laplace("2"), subjects={"age": ["2"]})).json()
     [found] = made.get(f"/decisions/{refused['decision']['id']}").json()["used_up_by"]
@@ -210,7 +210,7 @@ def test_everyone_counts_where_it_may_still_run(world: Callable[..., World]) -> 
     made.service.expire_due()
     people = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
     wider = {"dimensions": {"age": ["1", "2"]}, "attested_new": True}
-    assert made.put("", people | wider).status_code == 200
+    assert made.confirm(made.put("", people | wider)).status_code == 200
     for group, purposes in (("1", {"before", "expired", "while"}), ("2", {"expired", "while"})):
         refused = made.post("/grants", ask(laplace("2"), subjects={"age": [group]})).json()
         [found] = made.get(f"/decisions/{refused['decision']['id']}").json()["used_up_by"]

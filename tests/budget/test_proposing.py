@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from support import START, Book, confirming, hospital, laplace, make, proposed, snapshot
+from support import START, Book, audited, confirming, hospital, laplace, make, proposed, snapshot
 
 from accountant.budget.apply import fold, keep_journal, rollback
 from accountant.budget.commands import DAY, KeyMade
@@ -277,3 +277,123 @@ def test_replay_finds_a_change_that_nobody_confirmed() -> None:
     del document["command"]["confirms"]
     book.stored[-1] = canonical(document)
     assert "differs" in book.replayed().findings[0].reason
+
+
+def test_whoever_made_the_proposers_key_lately_does_not_confirm() -> None:
+    """One person with two keys, of which either makes the other, is one person either way."""
+    book = hospital(WORD)
+    grant = grant_in(book.grant(laplace("0.1"), by="new"))
+    event = proposed(book.do("release_grant", "new", grant=grant, reason="x"))
+    mine = confirming(event, key("admin", "root", -9 * DAYS))
+    theirs = key("pipeline", "operator:Boss", -DAYS)
+    for by in ("boss", "operator:boss"):
+        before = snapshot(book.state)
+        with pytest.raises(Forbidden, match="made the key of new") as found:
+            book.ask(mine.model_copy(update={"proposed_with": theirs}), by)
+        assert found.value.code == "key-too-new"
+        assert snapshot(book.state) == before
+    [done] = book.ask(mine.model_copy(update={"proposed_with": theirs}), "another")
+    assert done.body["command"]["confirms"]["proposed_with"]["role"] == "pipeline"
+    assert book.replayed().findings == []
+    assert audited(book).findings == []
+
+
+def test_a_user_of_the_machine_is_who_has_a_key_of_that_name() -> None:
+    """Whoever proposes with an own key does not confirm beside the database."""
+    book = hospital(ONE)
+    event = proposed(book.policy(TWO))
+    for by in ("operator:admin", "operator:Admin", "Operator: admin"):
+        refused(book, event, by, "same-person")
+
+
+# -- extensions and recoveries -----------------------------------------------------------------
+
+
+def extension(**more: Any) -> Any:
+    """Values whose members are attested to be new."""
+    people = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+    ages = {"dimensions": {"age": ["1", "2", "3"]}, "attested_new": True}
+    return make("register_population", **people | ages | more)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        extension(),
+        make("append_values", dimension="age", first=1, values=["2", "3"], attested_new=True),
+    ],
+)
+def test_two_people_let_new_members_owe_nothing(command: Any) -> None:
+    """The proposal says which values and what was charged; the one event has the command whole."""
+    book = hospital(ONE, {"age": ["1"]})
+    book.record(laplace("0.5"))
+    event = proposed(book.ask(command, "admin"), "2 of age .2 to 3.; .* epsilon 0.5 on all data")
+    assert event.body["effect"] == {
+        "attested": {"age": {"count": 2, "first": "2", "last": "3"}},
+        "owed": {"*": "0.5", "d": "0.5"},
+    }
+    assert len(book.used()) == 1
+    refused(book, event, "Admin", "same-person")
+    book.record(laplace("0.25"))  # what is charged meanwhile is told, and outdates nothing
+    [done] = book.ask(confirming(event), "officer")
+    assert (done.type, done.body["added"]) == ("population.extended.v1", {"age": ["2", "3"]})
+    assert [cell[0] for cell in book.used()] == [750_000_000, 0, 0]
+    assert book.replayed().findings == []
+    assert audited(book).findings == []
+
+
+def test_an_extension_before_any_charge_takes_one_person() -> None:
+    """There is nothing to owe; nor is there where the values inherit, or are there already."""
+    book = hospital(ONE, {"age": ["1"]})
+    [done] = book.ask(extension(), "admin")
+    assert done.type == "population.extended.v1"
+    book.record(laplace("0.5"))
+    assert book.ask(extension(), "admin") == []
+    inheriting = extension(dimensions={"age": ["1", "2", "3", "4"]}, attested_new=False)
+    [done] = book.ask(inheriting, "admin")
+    assert done.type == "population.extended.v1"
+    assert [cell[0] for cell in book.used()] == [500_000_000] * 4
+
+
+def test_an_extension_for_two_people_is_one_event() -> None:
+    """It says how much fits; so many values are confirmed and replayed."""
+    book = hospital(ONE, {"age": ["1"]})
+    book.record(laplace("0.5"))
+    values = [f"value {n:>30}" for n in range(2_000)]
+    ask = {"dimension": "age", "first": 1, "attested_new": True}
+    event = proposed(book.ask(make("append_values", **ask, values=values[:700]), "admin"))
+    [done] = book.ask(confirming(event, key(by="x" * 64)), "officer")
+    assert len(done.body["added"]["age"]) == 700
+    before = snapshot(book.state)
+    ask["first"] = 701
+    with pytest.raises(Problem, match="append fewer") as found:
+        book.ask(make("append_values", **ask, values=values[700:1_900]), "admin")
+    assert found.value.code == "event-too-large"
+    assert snapshot(book.state) == before
+    assert book.replayed().findings == []
+
+
+def test_a_part_that_nobody_confirmed_is_a_finding() -> None:
+    """An event that lets values owe nothing has a confirmation, whatever its command."""
+    book = hospital(ONE, {"age": ["1"]})
+    book.record(laplace("0.5"))
+    with pytest.raises(Forbidden):
+        book.do("extend_population", "admin", added={"age": ["2"]}, attested_new=True)
+
+
+def test_a_recovery_takes_two_people() -> None:
+    """It says what was lost and what counts as charged; open proposals do not keep it away."""
+    book = hospital(ONE)
+    book.grant(laplace("0.5"))
+    for n in range(1_000):
+        book.policy(f"  - {{id: a, limit: {{epsilon: {n + 2}}}}}\n")
+    event = proposed(
+        book.ask(make("recover", reason="x", lost=[]), "officer"),
+        "its signing key; .*: 1; .*0.5 on d",
+    )
+    refused(book, event, "Officer", "same-person")
+    assert book.state.custody.recoveries == 0
+    [done] = book.ask(confirming(event), "other")
+    assert (done.type, len(done.body["charged"])) == ("ledger.recovered.v1", 1)
+    assert book.replayed().findings == []
+    assert audited(book).findings == []

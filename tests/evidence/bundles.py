@@ -126,9 +126,12 @@ class Log:
         self.policy = self.confirmed("policy.adopted", command, epochs={"a": EPOCH}, loosens=[])
         return self
 
-    def confirmed(self, kind: str, command: Any, **more: Any) -> int:
-        """Appends a proposal by the pipeline, and the change that an officer confirms."""
-        number = self.event("change.proposed", command, effect={}, expires="2027")
+    def confirmed(self, kind: str, command: Any, owed: Any = None, **more: Any) -> int:
+        """Appends a proposal by the pipeline, and the change that an officer confirms; ``owed`` is
+        the epsilon that is told, by dataset.
+        """
+        effect = {} if owed is None else {"owed": owed}
+        number = self.event("change.proposed", command, effect=effect, expires="2027")
         digest = hashlib.sha256(self.entries[number]).hexdigest()
         confirms = {"proposal": number, "digest": digest, "proposer": "pipe"}
         return self.event(kind, command | {"confirms": confirms}, by="officer", **more)
@@ -250,7 +253,8 @@ def full() -> Log:
     log.judged("grant.refused", {}, endless, *quoted, charges=large, fired=fired, seen=seen)
     used = {"client": "", "dataset": "d", "epoch": 0, "rule": "", "used": charge(900)}
     log.event("ledger.carried_over", {"accounts": [used, used | {"rule": "a", "used": {}}]})
-    log.event("ledger.recovered")
+    owed = {"d": "0.0000009", "*": "0.000000442"}
+    log.confirmed("ledger.recovered", {"type": "recover"}, owed)
     log.adopt(Signer("example.org/other", 3))
     log.origin = "example.org/other"
     log.sign()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from house import ROOMS, House, adopt, eventful, fresh_key, resident
+from house import ROOMS, House, adopt, eventful, fresh_key, recovered, resident
 from support import START, Clock, ask, laplace, make
 
 from accountant.auditing.verify import verify
@@ -25,7 +25,6 @@ from accountant.budget.commands import Command, Envelope, batch_of
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import RESERVED
 from accountant.ledger.events import Event, rfc3339
-from accountant.publishing.recovery import recover
 from accountant.reporting.statement import accounts_json
 
 
@@ -41,14 +40,7 @@ def made(home: Path) -> bytes:
     house.grant("0.5", purpose="lost with the disk")
     house.publisher.publish("fair")
     again = house.put_back(copy)
-    recover(
-        again.service.ledgers,
-        again.vault,
-        "example.org/ledger",
-        "fair",
-        by="operator:o",
-        reason="a disk died, and Monday's backup was put back",
-    )
+    recovered(again, "a disk died, and Monday's backup was put back")
     after = again.again()
     after.commit(after.grant("0.125", purpose="after the recovery"))
     data = after.bundle()

@@ -32,9 +32,9 @@ from accountant.config.settings import Settings
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.notes import parse
+from accountant.publishing import recovery
 from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
-from accountant.publishing.recovery import recover
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Signed
@@ -260,7 +260,9 @@ def many(house: House, count: int) -> House:
 def recovered(house: House, reason: str = "the disk died") -> Signed:
     """``accountant recover``."""
     ledgers, vault = house.service.ledgers, house.vault
-    return recover(ledgers, vault, ORIGIN, "fair", by="operator:o", reason=reason)
+    event = recovery.propose(ledgers, vault, "fair", by="operator:o", reason=reason)
+    asked = Envelope("operator:second", confirming(event))
+    return recovery.confirm(ledgers, vault, ORIGIN, "fair", asked)
 
 
 def backup(house: House) -> Path:

@@ -10,8 +10,9 @@ from effort import examples
 from house import ROOMS, House, adopt, audit, backup, reasons, recovered, resident
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ask, cells_of, gaussian, laplace
+from support import ask, cells_of, confirming, gaussian, laplace
 
+from accountant.budget.outcome import PROPOSED
 from accountant.budget.state import lifetime
 
 Standing = dict[tuple[str, str, str], tuple[int, int]]
@@ -143,7 +144,7 @@ def test_cells_that_are_lost_come_back_charged(house: Callable[..., House]) -> N
     copy = backup(made)
 
     def extend(mine: House) -> None:
-        mine.do(
+        event = mine.do(
             "register_population",
             "admin",
             privacy_unit="person",
@@ -152,6 +153,8 @@ def test_cells_that_are_lost_come_back_charged(house: Callable[..., House]) -> N
             dimensions={"sex": ["f", "m", "x"]},
             attested_new=True,
         )
+        if event.type == PROPOSED:
+            mine.ask(confirming(event), "officer")
 
     extend(made)
     made.commit(made.grant("7", subjects={"sex": ["x"]}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -11,7 +12,9 @@ from forger import Forger
 from house import ORIGIN, House, audit, eventful, reasons
 from support import Clock
 
-from accountant.ledger.events import canonical
+from accountant.budget.commands import DAY
+from accountant.budget.facts import SECOND
+from accountant.ledger.events import canonical, microseconds, rfc3339
 from accountant.ledger.notes import Signer
 
 
@@ -260,14 +263,24 @@ def strangers(forger: Forger, *, recovered: bool) -> bytes:
     real = forger.of("signing_key.adopted.v1")
     adoption = dict(forger.events[real])
     adoption["command"] = adoption["command"] | {"key": str(mine.verifier)}
+    command = {"type": "recover", "lost": [], "reason": "   "}
+    effect = {"recovers": ["its signing key"], "open": 0, "owed": {}}
+    proposal = adoption | {"type": "change.proposed.v1", "command": command, "effect": effect}
+    proposal["expires"] = rfc3339(microseconds(proposal["time"]) + 7 * DAY * SECOND)
     recovery = adoption | {
         "type": "ledger.recovered.v1",
-        "command": {"type": "recover", "lost": [], "reason": "   "},
+        "by": "his other name",
+        "command": dict(command),
         "charged": [],
         "lost": [],
     }
-    forger.events[real + 1 :] = [recovery, adoption] if recovered else [adoption]
+    forger.events[real + 1 :] = [proposal, recovery, adoption] if recovered else [adoption]
     forger.renumbered()
+    if recovered:
+        number, proposer = proposal["sequence"], proposal["by"]
+        digest = sha256(canonical(proposal)).hexdigest()
+        confirms = {"proposal": number, "digest": digest, "proposer": proposer}
+        recovery["command"]["confirms"] = confirms
     forger.signers, forger.sizes = [mine], [len(forger.events)]
     manifest = orjson.loads(forger._members["manifest.json"]) | {"origin": name, "texts": False}
     forger._members = {"manifest.json": canonical(manifest)}

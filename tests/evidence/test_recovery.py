@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,15 +13,17 @@ from pathlib import Path
 
 import pytest
 from house import ORIGIN, House, audit, backup, reasons, recovered, resident
-from support import ask, laplace, make
+from support import ask, confirming, laplace, make
 
 from accountant.budget.commands import Envelope
-from accountant.budget.errors import Conflict
+from accountant.budget.errors import Conflict, Forbidden, Problem
 from accountant.budget.facts import grant_in
 from accountant.budget.state import State
 from accountant.ledger.events import canonical
 from accountant.ledger.notes import COSIGNATURE, Signer, parse
+from accountant.publishing import recovery
 from accountant.publishing.recovery import carried
+from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
 
 HERE = Path(__file__).parent
@@ -131,7 +134,7 @@ KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[3:]
 from pathlib import Path
-from house import ORIGIN, House
+from house import House, recovered
 from accountant.publishing import recovery
 from accountant.store import vault
 house = House(Path(sys.argv[1]))
@@ -151,7 +154,7 @@ elif step == "key":
     vault.Vault.new_signer = die
 else:
     vault.Vault.keep = die
-recovery.recover(house.service.ledgers, house.vault, ORIGIN, "fair", by="operator:o", reason="x")
+recovered(house, "x")
 """
 
 
@@ -203,6 +206,42 @@ def test_every_recovery_opens_another_log(house: Callable[..., House]) -> None:
     made.close()
 
 
+def test_one_person_recovers_nothing(house: Callable[..., House]) -> None:
+    """What was carried over stays, and the ledger takes nothing else; nor does a confirmation of
+    another recovery, long made, put the heads of a second loss aside.
+    """
+    made = resident(house())
+    made.sign()
+    copy = backup(made)
+    made.commit(made.grant("7"))
+    made.sign()
+    lost = made.put_back(copy)
+    ledgers, vault = lost.service.ledgers, lost.vault
+    event = recovery.propose(ledgers, vault, "fair", by="operator:o", reason="x")
+    assert event.body["effect"]["owed"]["d"] == "7"
+    assert recovery.propose(ledgers, vault, "fair", by="operator:p", reason="y") == event
+    asked = Envelope("operator:second", confirming(event))
+    for by in ("operator:o", "O"):
+        with pytest.raises(Forbidden):
+            recovery.confirm(ledgers, vault, ORIGIN, "fair", Envelope(by, asked.command))
+    with pytest.raises(Conflict, match="accountant recover"):
+        Service(ledgers).confirm("fair", asked)
+    with pytest.raises(Problem, match="does not continue"):
+        lost.grant("0.001")
+    recovery.confirm(ledgers, vault, ORIGIN, "fair", asked)
+    ledgers.close()
+    after = lost.again()
+    assert after.used()[0][0] == 7_000_000_000
+    copy = backup(after)
+    after.commit(after.grant("1"))
+    after.sign()
+    again = after.put_back(copy)
+    with pytest.raises(Conflict, match="was made"):
+        recovery.confirm(again.service.ledgers, again.vault, ORIGIN, "fair", asked)
+    recovered(again)
+    assert reasons(audit(again.again().bundle())) == []
+
+
 def test_any_number_of_accounts_is_carried_over() -> None:
     """However many accounts there are, with names and sums as long as they get, each is carried
     over once, in events that are not too large.
@@ -247,8 +286,8 @@ def test_many_long_cosignatures_are_no_obstacle(house: Callable[..., House]) -> 
 
 
 def test_recover_from_the_command_line(house: Callable[..., House]) -> None:
-    """`accountant recover` prints the new epoch's checkpoint, and exits with 2 where nothing is
-    lost.
+    """`accountant recover` proposes, and changes nothing else; confirmed by another person it
+    prints the new epoch's checkpoint. It exits with 2 for one person, and where nothing is lost.
     """
     made = resident(house())
     copy = backup(made)
@@ -256,10 +295,30 @@ def test_recover_from_the_command_line(house: Callable[..., House]) -> None:
     made.sign()
     made.put_back(copy).close()
     environment = os.environ | {"ACCOUNTANT_HOME": str(made.home), "ACCOUNTANT_ORIGIN": ORIGIN}
-    command = [sys.executable, "-m", "accountant", "recover", "-p", "fair", "--reason", "disk"]
-    run = subprocess.run(command, env=environment, capture_output=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith(f"{ORIGIN}/fair/2\n".encode())
-    run = subprocess.run(command, env=environment, capture_output=True, check=False)
-    assert run.returncode == 2
-    assert b"nothing to recover" in run.stderr
+    command = [sys.executable, "-m", "accountant", "recover", "-p", "fair"]
+
+    def run(*more: str, by: str = "ann") -> subprocess.CompletedProcess[bytes]:
+        env = environment | {"LOGNAME": by}
+        return subprocess.run([*command, *more], env=env, capture_output=True, check=False)
+
+    said = run("--reason", "disk")
+    assert said.returncode == 0, said.stderr
+    assert run("--reason", "disk").stdout == said.stdout  # it waits already
+    shown = re.search(rb"accountant recover --confirm (\d+) -p fair --digest (\w+)", said.stdout)
+    assert shown, said.stdout
+    confirm = ["--confirm", shown[1].decode(), "--digest", shown[2].decode()]
+    alone = run(*confirm)
+    assert alone.returncode == 2
+    assert b"operator:ann proposed this" in alone.stderr
+    plainly = [sys.executable, "-m", "accountant", "confirm", shown[1].decode(), "-p", "fair"]
+    elsewhere = subprocess.run(
+        [*plainly, *confirm[2:]], env=environment, capture_output=True, check=False
+    )
+    assert elsewhere.returncode == 2
+    made_anew = run(*confirm, by="ben")
+    assert made_anew.returncode == 0, made_anew.stderr
+    assert made_anew.stdout.startswith(f"{ORIGIN}/fair/2\n".encode())
+    for again in (["--reason", "disk"], confirm):
+        late = run(*again, by="ben")
+        assert late.returncode == 2
+        assert b"nothing to recover" in late.stderr

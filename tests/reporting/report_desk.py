@@ -41,9 +41,10 @@ class Desk:
         return [answer.events[-1] for answer in answers]
 
     def population(self, dimensions: dict[str, list[str]] | None = None, **more: Any) -> None:
-        """Registers the population."""
+        """Registers the population, or extends it, by two people if it takes two."""
         stated = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
-        self.do("register_population", "admin", dimensions=dimensions or {}, **(stated | more))
+        command = make("register_population", dimensions=dimensions or {}, **(stated | more))
+        by_two(self.service, self.name, Envelope("admin", command))
 
     def dataset(self, *names: str, **more: Any) -> None:
         """Registers datasets."""

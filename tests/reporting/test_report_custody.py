@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from report_desk import Desk, data_of, limit_of
 from sqlalchemy import insert
-from support import laplace, make
+from support import by_two, laplace, make
 
 from accountant import jobs
 from accountant.budget.apply import follow
@@ -183,19 +183,19 @@ def test_a_recovery_is_told_in_plain_words(desk: Desk, publisher: Publisher) -> 
     text = f"{signed.note.decode()}".replace("\n6\n", "\n10\n")  # four more were signed
     gone = signed._replace(note=text.encode())
     key = AccountKey("", 0, "d")._asdict() | {"used": {"delta": "0", "epsilon": "700000000"}}
-    asked = [
-        Envelope("operator:ann", CarryOver.model_validate({"accounts": [key]})),
-        Envelope("operator:ann", Recover(reason="the disk failed", lost=[gone.note.decode()])),
-    ]
-    desk.service.execute_all("clinic", asked)
+    accounts = CarryOver.model_validate({"accounts": [key]})
+    desk.service.execute("clinic", Envelope("operator:ann", accounts))
+    asked = Recover(reason="the disk failed", lost=[gone.note.decode()])
+    by_two(desk.service, "clinic", Envelope("operator:ann", asked), "operator:ben")
     report = desk.report()
     assert report.ledger.recovered == 1
     [one] = report.ledger.recoveries
-    assert (one.sequence, one.left, one.charged, one.carried) == (7, 6, 1, 1)
+    assert (one.sequence, one.left, one.charged, one.carried) == (8, 6, 1, 1)
     assert (one.by, one.reason, one.lost[0].size) == ("operator:ann", "the disk failed", 10)
+    assert one.confirmed_by == "operator:ben"
     assert report.verdict.level == "watch"
     assert report.verdict.points[0] == (
-        "The ledger was recovered at event 7: 4 of 10 signed events were lost. All that was signed "
+        "The ledger was recovered at event 8: 4 of 10 signed events were lost. All that was signed "
         "as spent still counts."
     )
     assert report.lifetimes[0].epsilon == "0.7"
@@ -212,9 +212,8 @@ def test_a_recovery_is_told_in_plain_words(desk: Desk, publisher: Publisher) -> 
 def test_a_lost_key_is_no_lost_event(desk: Desk) -> None:
     """Where only the signing key is gone, nothing is said of events."""
     desk.hospital()
-    desk.service.execute(
-        "clinic", Envelope("operator:ann", Recover(reason="stolen laptop", lost=[]))
-    )
+    asked = Envelope("operator:ann", Recover(reason="stolen laptop", lost=[]))
+    by_two(desk.service, "clinic", asked)
     report = desk.report()
     assert lost(report.ledger.recoveries[0]) == "its signing key was lost"
     assert "still counts" not in report.verdict.points[0]

@@ -61,7 +61,7 @@ router = of_a_population("registering")
 
 
 @router.put("")
-@Call(models.Population, RegisterPopulation, topics="population")
+@Call(models.Population, RegisterPopulation, topics="population proposing", proposes=True)
 def register_population(
     population: Name, key: Administrator, body: Body, service: TheService
 ) -> JSONResponse:
@@ -69,8 +69,13 @@ def register_population(
 
     A population is a set of people: one privacy unit, one neighbouring relation, and unchanging
     public attributes that put each unit in exactly one cell for life.
+
+    With `attested_new`, and once something was charged, an extension is only proposed: a second
+    person has to confirm that the members of the new values owe nothing of it.
     """
-    service.execute(population, ask(RegisterPopulation, key, body, None))
+    answer = service.execute(population, ask(RegisterPopulation, key, body, None))
+    if (proposed := proposed_by(answer)) is not None:
+        return proposed
     return JSONResponse(_population(service.state(population)))
 
 
@@ -97,7 +102,13 @@ def show_population(population: Name, key: Reader, service: TheService) -> JSONR
 
 
 @router.post("/dimensions/{dimension}/values")
-@Call(models.Appended, AppendValues, within="dimension", topics="population")
+@Call(
+    models.Appended,
+    AppendValues,
+    within="dimension",
+    topics="population proposing",
+    proposes=True,
+)
 def append_values(
     population: Name, dimension: DimensionPath, key: Administrator, body: Body, service: TheService
 ) -> JSONResponse:
@@ -105,9 +116,12 @@ def append_values(
 
     `first` is the place of the first of them, so that a request may be repeated, and an upload that
     was interrupted goes on where it ended, or from its beginning: values that are there already
-    change nothing. Values count as soon as they are there.
+    change nothing. Values count as soon as they are there. With `attested_new`, and once something
+    was charged, they are only proposed.
     """
-    service.execute(population, ask(AppendValues, key, body, None, dimension=dimension))
+    asked = ask(AppendValues, key, body, None, dimension=dimension)
+    if (proposed := proposed_by(service.execute(population, asked))) is not None:
+        return proposed
     people = service.state(population).people()
     appended: models.Appended = {
         "population": people.name,

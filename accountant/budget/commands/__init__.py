@@ -229,14 +229,15 @@ class KeyMade(BaseModel, frozen=True, extra="forbid"):
 
 
 class Confirmation(BaseModel, frozen=True, extra="forbid"):
-    """The proposal that a command was confirmed as. ``key`` is absent where no API key bears the
-    confirmer's name, as beside the database.
+    """The proposal that a command was confirmed as. ``key`` is the confirmer's, ``proposed_with``
+    the proposer's; each is absent where no API key bears the name, as beside the database.
     """
 
     proposal: Annotated[StrictInt, Field(ge=0)]
     digest: Digest
     proposer: str
     key: KeyMade | None = None
+    proposed_with: KeyMade | None = None
 
 
 class Change(Command):
@@ -253,14 +254,18 @@ class Change(Command):
     ] = None
 
 
+_Known = SkipJsonSchema[
+    Annotated[KeyMade | None, stored_only("not_here", "the service knows the key")]
+]
+
+
 class ConfirmChange(Command, name="confirm_change"):
     """Confirm a proposal. No event holds this command: the change's own has it as ``confirms``."""
 
     proposal: Annotated[StrictInt, Field(ge=0)]
     digest: Digest = Field(description="the digest of the proposal that you read")
-    key: SkipJsonSchema[
-        Annotated[KeyMade | None, stored_only("not_here", "the service knows the key")]
-    ] = None
+    key: _Known = None
+    proposed_with: _Known = None
 
 
 class DeclineChange(Command, name="decline_change"):
@@ -319,7 +324,7 @@ def stated_of(unit: Unit, of: str) -> FurtherUnit:
     return FurtherUnit(part_of=part, group_of=group, at_most=unit.at_most, called=unit.called)
 
 
-class RegisterPopulation(Command, name="register_population"):
+class RegisterPopulation(Change, name="register_population"):
     """Register a population and open its ledger; values appended later extend a dimension."""
 
     privacy_unit: Text = Field(description="who or what is protected: person, household, …")
@@ -345,7 +350,7 @@ class RegisterPopulation(Command, name="register_population"):
     units: FurtherUnits = {}
 
 
-class AppendValues(Command, name="append_values"):
+class AppendValues(Change, name="append_values"):
     """Append values to a dimension, as many as one request holds. Repeated it changes nothing."""
 
     dimension: Identifier
@@ -557,8 +562,8 @@ class CarryOver(Command, name="carry_over"):
     accounts: Annotated[list[CarriedAccount], Field(min_length=1, max_length=MAX_CARRIED)]
 
 
-class Recover(Command, name="recover"):
-    """Open a new epoch of the log after a restore. ``lost``: the signed head it contradicts."""
+class Recover(Change, name="recover"):
+    """Open a new epoch of the log after a restore. ``lost``: the signed heads it contradicts."""
 
     reason: FreeText
     lost: Annotated[list[Annotated[str, Field(max_length=4_000)]], Field(max_length=2)]

@@ -8,8 +8,10 @@ from __future__ import annotations
 from accountant.budget import commands as ask
 from accountant.budget.bill import Bill, bill_of, per_in
 from accountant.budget.commands import Envelope
+from accountant.budget.decide.proposing import second
 from accountant.budget.errors import Conflict, Invalid, NotFound
 from accountant.budget.outcome import Body
+from accountant.budget.owed import owed
 from accountant.budget.request import price_all
 from accountant.budget.state import State
 from accountant.ledger import notes
@@ -71,7 +73,9 @@ def carry_over(state: State, asked: Envelope, command: ask.CarryOver, now: int) 
 
 
 def recover(state: State, asked: Envelope, command: ask.Recover, now: int) -> Body:
-    """Open a new epoch of the log. Open grants are charged: lost events may have settled them."""
+    """Open a new epoch of the log. Open grants are charged: lost events may have settled them. What
+    lost events had spent was carried over before: a second person is told the sums with it.
+    """
     heads = []
     for text in command.lost:
         try:
@@ -79,6 +83,9 @@ def recover(state: State, asked: Envelope, command: ask.Recover, now: int) -> Bo
         except BadNote as error:
             raise Invalid("malformed-checkpoint", f"the lost checkpoint: {error}") from None
         heads.append({"origin": lost.origin, "size": lost.size, "root": lost.root.hex()})
+    sizes = [f"{head['origin']} at {head['size']}" for head in heads]
+    effect = {"recovers": sizes or ["its signing key"], "open": len(state.open)}
+    second(asked, effect | {"owed": owed(state)})
     return {"lost": heads, "charged": sorted(state.open)}
 
 

@@ -5,8 +5,9 @@ in place of the change, and nothing else changes. Another person confirms it by 
 same command is decided again, at that moment: it must do the same as when it was proposed. The
 event of the change holds the command with a ``confirms``, from which replay checks all of this.
 
-Who two people are is known by names. Names that differ only in case or spacing are one, and an API
-key does not count that the proposer made within seven days before the proposal, or since.
+Who two people are is known by names. Names that differ only in case or spacing are one, and so are
+a user of this machine and a key of that name. An API key that one of the two made within seven days
+before the proposal, or since, does not make the other a second person.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ from accountant.ledger.events import canonical, microseconds, rfc3339
 CONFIRMS: Final[tuple[ask.Role, ...]] = ("admin", "officer")
 """The roles that may confirm and decline."""
 NEW_KEY: Final = 7 * ask.DAY * SECOND
-"""How long a key that the proposer made is no other person, in microseconds."""
+"""How long a key is no other person than who made it, in microseconds."""
+OPERATOR: Final = "operator:"
+"""Goes before the name of a user of the machine."""
 MOST_OPEN: Final = 1_000
-"""Open proposals of a ledger."""
+"""Open proposals of a ledger, but for recoveries: nobody can keep it from being put right."""
+_GROWS: Final = ("owed", "open")
+"""What of an effect is told, and may be more by the time that somebody confirms."""
 
 
 class SecondNeeded(Exception):
@@ -65,12 +70,15 @@ def client_of(asked: Envelope) -> str:
 
 
 def same_person(one: str, other: str) -> bool:
-    """Return whether two names are alike but for case, spacing and compatible spellings."""
+    """Return whether two names are alike but for case, spacing, compatible spellings, and whether
+    the name is that of a key or of a user of the machine.
+    """
     return _plain(one) == _plain(other)
 
 
 def _plain(name: str) -> str:
-    return "".join(normalize("NFKC", normalize("NFKC", name).casefold()).split())
+    plain = normalize("NFKC", normalize("NFKC", name).casefold())
+    return "".join(plain.split()).removeprefix(OPERATOR)
 
 
 def propose(
@@ -85,7 +93,7 @@ def propose(
         for one in still:
             if one.by == asked.by and _said(one.command) == _said(asked.document):
                 return Repeated(one.sequence)
-    if len(still) >= MOST_OPEN:
+    if len(still) >= MOST_OPEN and not isinstance(command, ask.Recover):
         raise Conflict(
             "too-many-proposals",
             f"{len(still)} proposals wait for a second person, the most is {MOST_OPEN}: confirm or "
@@ -110,7 +118,11 @@ def expanded(
         return Repeated(proposal.closed)
     check_open(proposal, now)
     confirms = Confirmation(
-        proposal=proposal.sequence, digest=proposal.digest, proposer=proposal.by, key=command.key
+        proposal=proposal.sequence,
+        digest=proposal.digest,
+        proposer=proposal.by,
+        key=command.key,
+        proposed_with=command.proposed_with,
     )
     document = {**proposal.command, "confirms": confirms.model_dump(exclude_none=True)}
     return Envelope(asked.by, command_from_json(document), asked.key)
@@ -125,13 +137,13 @@ def check(state: State, asked: Envelope, confirms: Confirmation, now: int) -> Pr
     stated = {name: value for name, value in asked.document.items() if name != "confirms"}
     if confirms.proposer != proposal.by or canonical(stated) != canonical(proposal.command):
         raise Invalid("proposal-differs", f"this is not what proposal {proposal.sequence} proposes")
-    check_other(proposal, asked.by, confirms.key, now)
+    check_other(proposal, asked.by, confirms.key, now, confirms.proposed_with)
     return proposal
 
 
 def check_same(proposal: Proposal, effect: Body) -> None:
     """Raise Conflict unless the change would still do what it would have done when proposed."""
-    if effect != proposal.effect:
+    if _lasting(effect) != _lasting(proposal.effect):
         now = why(effect) if effect else "it no longer takes a second person"
         raise Conflict(
             "proposal-outdated",
@@ -140,6 +152,10 @@ def check_same(proposal: Proposal, effect: Body) -> None:
             effect=effect,
             proposed=dict(proposal.effect),
         )
+
+
+def _lasting(effect: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in effect.items() if name not in _GROWS}
 
 
 def decline(state: State, asked: Envelope, command: ask.DeclineChange, now: int) -> list[Outcome]:
@@ -191,27 +207,41 @@ def check_open(proposal: Proposal, now: int) -> None:
         )
 
 
-def check_other(proposal: Proposal, by: str, key: ask.KeyMade | None, now: int) -> None:
-    """Raise Forbidden unless ``by`` is another person than the proposer, as far as is known."""
+def check_other(
+    proposal: Proposal,
+    by: str,
+    key: ask.KeyMade | None,
+    now: int,
+    proposed_with: ask.KeyMade | None = None,
+) -> None:
+    """Raise Forbidden unless ``by``, with the ``key``, is another person than the proposer, with
+    the key ``proposed_with``, as far as is known.
+    """
     if same_person(by, proposal.by):
         raise Forbidden(
             "same-person",
             f"{proposal.by} proposed this, so another admin or officer has to confirm it; whoever "
             "proposed it can decline it",
         )
-    if key is None:
-        return
-    if key.role not in CONFIRMS:
+    if key is not None and key.role not in CONFIRMS:
         raise Forbidden("role-not-allowed", f"{by} has the role {key.role}: an admin or officer")
+    for holder, its, other in ((by, key, proposal.by), (proposal.by, proposed_with, by)):
+        if its is not None:
+            _check_made(proposal, holder, its, other, now)
+
+
+def _check_made(proposal: Proposal, holder: str, key: ask.KeyMade, other: str, now: int) -> None:
+    """Raise Forbidden if the key of one of the two was made by the other one lately."""
     made = microseconds(key.time)
     if made > now:
-        raise Invalid("key-from-later", f"the key of {by} would be made at {key.time}, after this")
-    mine = any(same_person(maker, proposal.by) for maker in key.by)
+        text = f"the key of {holder} would be made at {key.time}, after this"
+        raise Invalid("key-from-later", text)
+    mine = any(same_person(maker, other) for maker in key.by)
     if mine and made > proposal.time - NEW_KEY:
         raise Forbidden(
             "key-too-new",
-            f"{proposal.by} made the key of {by} at {key.time}, less than seven days before "
-            f"proposing this at {rfc3339(proposal.time)}, so it is not taken for another person's: "
+            f"{other} made the key of {holder} at {key.time}, less than seven days before this was "
+            f"proposed at {rfc3339(proposal.time)}, so it is not taken for another person's: "
             "another admin or officer has to confirm",
             made=key.time,
         )
@@ -227,7 +257,16 @@ def why(effect: Mapping[str, Any]) -> str:
 
 
 def _listed(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(_entry(name, one) for name, one in value.items())
     return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+def _entry(name: str, value: Any) -> str:
+    """Return values of a dimension, or the epsilon that was charged on a dataset, in words."""
+    if isinstance(value, dict):
+        return f"{value['count']} of {name} ({value['first']} to {value['last']})"
+    return f"{value} on {'all data' if name == '*' else name}"
 
 
 _WHY: Final = {
@@ -239,4 +278,8 @@ _WHY: Final = {
     "back": "epsilon {} would be given back on one client's word",
     "rules": "that is more than is taken by {}",
     "replaces": "it replaces the policy of event {}",
+    "attested": "the members of new values would owe nothing of what was charged before: {}",
+    "recovers": "the log would go on under another name, for this was lost: {}",
+    "open": "open grants would be charged: {}",
+    "owed": "what counts as charged: epsilon {}",
 }

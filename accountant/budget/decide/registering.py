@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from accountant.budget import commands as ask
 from accountant.budget.commands import Envelope, ExtendPopulation
-from accountant.budget.errors import Conflict, Invalid
+from accountant.budget.decide.proposing import second
+from accountant.budget.errors import Conflict, Forbidden, Invalid
+from accountant.budget.owed import owed
 from accountant.budget.population.population import MAX_CELLS, Population
 from accountant.budget.population.times import beginning, unexplained
 from accountant.budget.state import State
@@ -24,6 +26,8 @@ from accountant.privacy.mechanisms.further_units import Unit
 Body = dict[str, Any]
 PORTION: Final = 30_000
 """Bytes of the values that one event appends: it names them twice, in the command and beside."""
+_CONFIRMS: Final = 2_000
+"""Bytes that are left for a confirmation in an event that a second person confirms."""
 
 
 def register_population(
@@ -56,6 +60,8 @@ def register_population(
     if not added and not new and reasons == dict(there.fixed):
         return []
     event = state.next_event(asked, "population.extended.v1", now, {"added": added})
+    if _attests(state, asked, event, attested_new=command.attested_new):
+        return [event]
     if size_of(event) <= MAX_BYTES:
         return [event]
     said = {"fixed": command.fixed, "units": command.units}
@@ -140,13 +146,40 @@ def append_values(
         return []
     for dimensions in ({name: after[name]}, added):
         _check_times(people.privacy_unit, dimensions, reasons)
-    event = state.next_event(asked, "population.extended.v1", now, {})
+    event = state.next_event(asked, "population.extended.v1", now, {"added": added})
+    if _attests(state, asked, event, attested_new=command.attested_new):
+        return [event]
     said = {"fixed": command.fixed}
     return _appended(event, added, said, attested_new=command.attested_new)
 
 
+def _attests(state: State, asked: Envelope, event: Event, *, attested_new: bool) -> bool:
+    """Return whether members of the values that ``event`` adds are attested to owe nothing of what
+    was charged, and something was. Two people make it as one event. Raises Invalid for one that is
+    too large, SecondNeeded unless a second person has confirmed it.
+    """
+    added = {name: values for name, values in event.body["added"].items() if values}
+    if not attested_new or not added or not (charged := owed(state)):
+        return False
+    if (size := size_of(event)) > MAX_BYTES - _CONFIRMS:
+        raise Invalid(
+            "event-too-large",
+            f"a second person confirms values that owe nothing as one, and these take {size} "
+            f"bytes, more than {MAX_BYTES - _CONFIRMS}: append fewer at a time, to one dimension",
+        )
+    told = {
+        name: {"count": len(values), "first": values[0], "last": values[-1]}
+        for name, values in added.items()
+    }
+    second(asked, {"attested": told, "owed": charged})
+    return True
+
+
 def extend_population(state: State, asked: Envelope, command: ExtendPopulation, now: int) -> Body:
-    """Append values to dimensions."""
+    """Append values to dimensions. Raises Forbidden for a part of what has to be confirmed."""
+    if command.attested_new and owed(state):
+        text = "values that owe nothing of what was charged are confirmed by a second person"
+        raise Forbidden("approval-needed", text)
     there = dict(state.people().dimensions)
     if not command.added or not command.added.keys() <= there.keys():
         raise Conflict("dimensions-append-only", "only values of dimensions can be appended")

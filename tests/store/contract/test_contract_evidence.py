@@ -7,14 +7,15 @@ import threading
 from collections.abc import Callable
 
 from places import Place
-from support import World, ask, clean, hundredth, laplace
+from support import World, ask, clean, confirming, hundredth, laplace
 
 from accountant.auditing.verify import AuditResult, verify
+from accountant.budget.commands import Envelope
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.notes import parse
+from accountant.publishing import recovery
 from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
-from accountant.publishing.recovery import recover
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.vault import Vault
@@ -76,7 +77,10 @@ def test_a_database_that_lost_events_is_recovered(
     back = world()
     assert back.post("/grants", ask(laplace("0.001")), key="one").status_code == 503
     ledgers, vault = back.service.ledgers, Vault(back.settings.home)
-    recover(ledgers, vault, "localhost", "fair", by="operator:o", reason="the disk died")
+    event = recovery.propose(ledgers, vault, "fair", by="operator:o", reason="the disk died")
+    assert back.post("/grants", ask(laplace("0.001")), key="one").status_code == 503
+    confirmed = Envelope("operator:p", confirming(event))
+    recovery.confirm(ledgers, vault, "localhost", "fair", confirmed)
     again = world()
     assert again.post("/grants", ask(laplace("0.001")), key="two").status_code == 201
     assert again.used()[0][0] == used + 10**6
