@@ -58,7 +58,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher) -> Ap
 
     for router in (
         *(registering.router, spending.router, spending.sessions),
-        *(proposing.router, reading.router, reading.evidence),
+        *(proposing.router, proposing.keys, reading.router, reading.evidence),
     ):
         app.include_router(router)
 

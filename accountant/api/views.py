@@ -15,7 +15,7 @@ from accountant.budget.depletion import told_of
 from accountant.budget.facts import final_of
 from accountant.budget.policy import Policy
 from accountant.budget.population import packing
-from accountant.budget.proposals import Proposal, digest_of
+from accountant.budget.proposals import Proposal, after
 from accountant.budget.state import Grant, Settled
 from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import Event, rfc3339
@@ -27,28 +27,38 @@ ENDED_WAITS: Final = ("admitted", "timed out", "cancelled")
 RECOVERED: Final = "ledger.recovered.v1"
 
 
-def proposal_of(event: Event, now: Proposal | None = None) -> proposing.Proposal:
-    """Return what an event proposes, as it stood then, or as it is ``now``."""
-    body = event.body
+def proposal_of(event: Event) -> proposing.Proposal:
+    """Return what an event proposes, as it stood then."""
+    opened = after({}, event)[event.sequence]
+    return proposal_now(opened, f"/v1/populations/{event.ledger}/proposals", event.time)
+
+
+def proposal_now(one: Proposal, place: str, now: int) -> proposing.Proposal:
+    """Return a proposal, whose calls are below ``place``, as it is now."""
     found: proposing.Proposal = {
-        "proposal": event.sequence,
-        "digest": digest_of(event.to_bytes()),
+        "proposal": one.sequence,
+        "digest": one.digest,
         "state": "proposed",
-        "by": event.by,
-        "change": body["command"],
-        "effect": body["effect"],
-        "why": why(body["effect"]),
-        "expires": body["expires"],
-        "next": "another admin or officer reads this, and confirms it with its digest: POST "
-        f"/v1/populations/{event.ledger}/proposals/{event.sequence}/confirm; decline withdraws it",
-        "sequence": event.sequence,
-        "time": rfc3339(event.time),
+        "by": one.by,
+        "change": dict(one.command),
+        "effect": dict(one.effect),
+        "why": why(one.effect),
+        "expires": rfc3339(one.expires),
+        "sequence": one.sequence,
+        "time": rfc3339(one.time),
     }
-    if body["command"]["type"] == "adopt_policy":
-        told = told_of(Policy.stored(body["command"]["policy"]))
+    if one.command.get("type") == "adopt_policy":
+        told = told_of(Policy.stored(one.command["policy"]))
         found |= cast(proposing.Proposal, told)
-    if now is not None and now.closed is not None:
-        found |= {"closed": now.closed, "closed_by": now.closed_by or ""}
+    if one.is_open(now):
+        found["next"] = (
+            "another admin or officer reads this, and confirms it with its digest: POST "
+            f"{place}/{one.sequence}/confirm; decline withdraws it"
+        )
+    else:
+        found["state"] = "expired" if one.status == "open" else one.status
+    if one.closed is not None:
+        found |= {"closed": one.closed, "closed_by": one.closed_by or ""}
     return found
 
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Final
 
 from accountant.budget.commands import DAY, PROPOSAL_DAYS, Confirmation, KeyMade, Role
 from accountant.budget.decide.proposing import CONFIRMS, check_digest, check_open, check_other
 from accountant.budget.errors import Conflict, Invalid, NotFound
 from accountant.budget.facts import SECOND
-from accountant.budget.proposals import Proposal, Status, digest_of
+from accountant.budget.proposals import Proposal, Status, digest_of, in_order
+from accountant.budget.sealing import SALT_BYTES, Opened
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.ledger.merkle import Tree
-from accountant.store.ledgers import Ledgers
+from accountant.store.ledgers import Ledgers, Text
 from accountant.store.projection import Projection
 
 LEDGER: Final = "_service"
@@ -33,6 +35,8 @@ _FREE: Final = 2
 """Keys that may confirm which are made at once, so that there can be two people."""
 Written = tuple[str, dict[str, Any]]
 """The type and the body of an event."""
+CREATES: Final = "create_key"
+"""What the proposal of a key is called, as commands are."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
@@ -74,6 +78,8 @@ class KeyRing:
     by_name: dict[str, Key] = field(default_factory=dict)
     """The last key of each name, also of those that were revoked: revoking hides no maker."""
     proposals: dict[int, Proposal] = field(default_factory=dict)
+    asked: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What each proposal would create, with the digest of the key."""
 
     def follow(self, data: bytes) -> None:
         """Fold in the bytes of the next event. Raise ValueError if they are not the next event."""
@@ -90,13 +96,15 @@ class KeyRing:
         elif event.type == REVOKED:
             self.by_digest = {d: k for d, k in self.by_digest.items() if k.name != body["name"]}
         elif event.type == PROPOSED:
+            self.asked[event.sequence] = body
             self.proposals[event.sequence] = Proposal(
                 sequence=event.sequence,
                 by=event.by,
                 time=event.time,
                 expires=event.time + PROPOSAL_DAYS * DAY * SECOND,
                 digest=digest_of(data),
-                command=body,
+                command={"type": CREATES, "name": body["name"], "role": body["role"]},
+                effect={"key": [body["name"]], "role": body["role"]},
             )
         if confirms or event.type == DECLINED:
             number = (confirms or body)["proposal"]
@@ -156,42 +164,54 @@ class Credentials:
 
         self._write(by, revoked)
 
-    def confirm(self, number: int, digest: str, by: str, key: Key | None = None) -> None:
-        """Make the key that another person proposed. ``key`` is that of whoever confirms, if there
-        is one. Raise Problem. Repeating it changes nothing.
+    def confirm(self, number: int, digest: str, by: str, key: Key | None = None) -> Event:
+        """Make the key that another person proposed, and return the event. ``key`` is that of
+        whoever confirms, if there is one. Raise Problem. Repeating it changes nothing.
         """
 
-        def confirmed(ring: KeyRing, now: int) -> Written | None:
+        def confirmed(ring: KeyRing, now: int) -> Written | int:
             proposal = ring.known(number)
             check_digest(proposal, digest)
-            if proposal.status == "confirmed" and proposal.closed_by == by:
-                return None
+            if proposal.status == "confirmed" and proposal.closed_by == by and proposal.closed:
+                return proposal.closed
             check_open(proposal, now)
             facts = key.facts() if key else None
             check_other(proposal, by, facts, now)
-            if any(one.name == proposal.command["name"] for one in ring.by_digest.values()):
-                raise Conflict("key-exists", f"a key named {proposal.command['name']!r} exists")
+            made = ring.asked[number]
+            if any(one.name == made["name"] for one in ring.by_digest.values()):
+                raise Conflict("key-exists", f"a key named {made['name']!r} exists")
             said = {"proposal": number, "digest": digest, "proposer": proposal.by, "key": facts}
             confirms = Confirmation.model_validate(said).model_dump(exclude_none=True)
-            return CREATED, {**proposal.command, "confirms": confirms}
+            return CREATED, {**made, "confirms": confirms}
 
-        self._write(by, confirmed)
+        return self._write(by, confirmed)
 
-    def decline(self, number: int, by: str) -> None:
-        """Decline a key that was proposed, or withdraw the proposal. Raise Problem."""
+    def decline(self, number: int, by: str, reason: str) -> Event:
+        """Decline a key that was proposed, or withdraw the proposal; the reason is kept beside the
+        event, which has its digest. Raise Problem.
+        """
+        text = Opened(secrets.token_bytes(SALT_BYTES), reason)
 
         def declined(ring: KeyRing, now: int) -> Written:
             check_open(ring.known(number), now)
-            return DECLINED, {"proposal": number}
+            return DECLINED, {"proposal": number, "reason": {"sealed": text.digest}}
 
-        self._write(by, declined)
+        return self._write(by, declined, {"reason": text})
 
-    def proposals(self) -> list[Proposal]:
-        """Return the keys that can be confirmed, by number."""
+    def proposals(self) -> tuple[list[Proposal], int]:
+        """Return the keys that were proposed, those that can be confirmed first, then the latest;
+        and the present stamp.
+        """
         self.refresh()
-        now = max(self._clock(), self._projection.state.time)
-        found = self._projection.state.proposals.values()
-        return [one for one in found if one.is_open(now)]
+        ring = self._projection.state
+        now = max(self._clock(), ring.time)
+        return in_order(ring.proposals.values(), now), now
+
+    def proposal(self, number: int) -> tuple[Proposal, int]:
+        """Return a key that was proposed, and the present stamp. Raise NotFound."""
+        self.refresh()
+        ring = self._projection.state
+        return ring.known(number), max(self._clock(), ring.time)
 
     def find(self, secret: str) -> Key | None:
         """Return the holder of a key."""
@@ -229,14 +249,25 @@ class Credentials:
                 head = self._ledgers.head(LEDGER)  # again: another thread may have read further
                 kept.follow(head, lambda first: self._ledgers.read(LEDGER, first))
 
-    def _write(self, by: str, decide: Callable[[KeyRing, int], Written | None]) -> None:
+    def _write(
+        self,
+        by: str,
+        decide: Callable[[KeyRing, int], Written | int],
+        texts: Mapping[str, Opened] = MappingProxyType({}),
+    ) -> Event:
+        """Append what is decided, with the texts by field, and return it; or the event of the past
+        that a number names.
+        """
         kept = self._projection
         with self._ledgers.writing(LEDGER) as writing, kept.lock:
             kept.follow(writing.head(LEDGER), lambda first: writing.read(LEDGER, first, 1000))
             ring = kept.state
             now = max(self._clock(), ring.time)
-            if (written := decide(ring, now)) is None:
-                return
+            written = decide(ring, now)
+            if isinstance(written, int):
+                return Event.from_bytes(writing.read(LEDGER, written, 1)[0].body)
             event = Event(LEDGER, ring.sequence, written[0], now, by, written[1])
-            writing.append(LEDGER, [Entry.of(event)])
+            beside = [Text(event.sequence, name, *one) for name, one in texts.items()]
+            writing.append(LEDGER, [Entry.of(event)], beside)
             writing.commit()
+        return event

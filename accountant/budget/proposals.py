@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, Literal
@@ -43,6 +43,11 @@ class Proposal:
     def is_open(self, now: int) -> bool:
         """Return whether it can be confirmed."""
         return self.status == "open" and not self.expired(now)
+
+
+def in_order(found: Iterable[Proposal], now: int) -> list[Proposal]:
+    """Return proposals, those that can be confirmed first, then the latest."""
+    return sorted(found, key=lambda one: (not one.is_open(now), -one.sequence))
 
 
 def digest_of(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +12,17 @@ from accountant.auth.keys import Key
 from accountant.budget.commands import ConfirmChange, DeclineChange, Envelope
 from accountant.budget.decide.proposing import why
 from accountant.budget.depletion import told_of
-from accountant.budget.errors import Forbidden, Problem
+from accountant.budget.errors import Forbidden, Invalid, Problem
 from accountant.budget.policy import Policy
-from accountant.budget.proposals import digest_of
+from accountant.budget.proposals import Proposal, after
 from accountant.cli import common
 from accountant.ledger.events import Event, rfc3339
 from accountant.runtime.service import Service
 
+Population = Annotated[
+    str | None, typer.Option("--population", "-p", help="name of the population")
+]
+Keys = Annotated[bool, typer.Option("--keys", help="those of API keys")]
 Number = Annotated[int, typer.Argument(help="the proposal's number", min=0)]
 Digest = Annotated[str, typer.Option(help="the digest of the proposal that you read")]
 KeyFile = Annotated[
@@ -28,20 +33,23 @@ KeyFile = Annotated[
 
 @common.app.command()
 def proposals(
-    population: common.PopulationOption,
+    population: Population = None,
+    keys: Keys = False,
     json: common.JsonOption = False,
     local: common.LocalOption = False,
 ) -> None:
-    """List changes that wait for a second person."""
+    """List changes, or keys, that wait for a second person."""
     with common.local_service() as service:
-        found, now = service.proposals(population)
-        waiting = [one.sequence for one in found if one.is_open(now)]
-        shown = [proposal_of(service.event(population, number)) for number in waiting]
+        if about := _about(population, keys=keys):
+            found, now = service.proposals(about)
+        else:
+            found, now = service.credentials.proposals()
+    shown = [document(one) for one in found if one.is_open(now)]
     if json:
         common.print_json(shown)
         return
     for one in shown:
-        show_proposal(one, population)
+        show_proposal(one, about)
     if not shown:
         common.show("nothing waits for a second person")
 
@@ -49,33 +57,60 @@ def proposals(
 @common.app.command()
 def confirm(
     proposal: Number,
-    population: common.PopulationOption,
     digest: Digest,
+    population: Population = None,
+    keys: Keys = False,
     key_file: KeyFile = None,
     local: common.LocalOption = False,
 ) -> None:
     """Confirm another person's proposal."""
-    command = ConfirmChange(proposal=proposal, digest=digest)
-    with common.local_service() as service:
-        by, key = person(service, key_file)
-        [*_, event] = service.confirm(population, Envelope(by, command), key).events
-    common.show(f"proposal {proposal}: confirmed, event {event.sequence} ({event.type})")
+
+    def close(service: Service, about: str | None, by: str, key: Key | None) -> Event:
+        if about is None:
+            return service.confirm_key(proposal, digest, by, key)
+        asked = Envelope(by, ConfirmChange(proposal=proposal, digest=digest))
+        return service.confirm(about, asked, key).events[-1]
+
+    _close(proposal, "confirmed", _about(population, keys=keys), key_file, close)
 
 
 @common.app.command()
 def decline(
     proposal: Number,
-    population: common.PopulationOption,
     reason: Annotated[str, typer.Option(help="why; recorded")],
+    population: Population = None,
+    keys: Keys = False,
     key_file: KeyFile = None,
     local: common.LocalOption = False,
 ) -> None:
     """Decline a proposal, or withdraw your own."""
-    command = DeclineChange(proposal=proposal, reason=reason)
+
+    def close(service: Service, about: str | None, by: str, key: Key | None) -> Event:
+        if about is None:
+            return service.decline_key(proposal, by, reason)
+        command = DeclineChange(proposal=proposal, reason=reason)
+        return service.execute(about, Envelope(by, command)).events[-1]
+
+    _close(proposal, "declined", _about(population, keys=keys), key_file, close)
+
+
+def _about(population: str | None, *, keys: bool) -> str | None:
+    """Return the population whose proposals are meant, None for those of keys. Raise Invalid."""
+    if keys == (population is not None):
+        raise Invalid("invalid-request", "say whose proposals: --population, or --keys")
+    return population
+
+
+def _close(
+    proposal: int,
+    how: str,
+    about: str | None,
+    key_file: Path | None,
+    close: Callable[[Service, str | None, str, Key | None], Event],
+) -> None:
     with common.local_service() as service:
-        by, _ = person(service, key_file)
-        [event] = service.execute(population, Envelope(by, command)).events
-    common.show(f"proposal {proposal}: declined, event {event.sequence}")
+        event = close(service, about, *person(service, key_file))
+    common.show(f"proposal {proposal}: {how}, event {event.sequence} ({event.type})")
 
 
 def person(service: Service, key_file: Path | None) -> tuple[str, Key | None]:
@@ -93,24 +128,28 @@ def person(service: Service, key_file: Path | None) -> tuple[str, Key | None]:
 
 
 def proposal_of(event: Event) -> dict[str, Any]:
+    """Return what an event proposes for a program."""
+    return document(after({}, event)[event.sequence])
+
+
+def document(one: Proposal) -> dict[str, Any]:
     """Return a proposal for a program."""
-    command = event.body["command"]
-    adopts = command["type"] == "adopt_policy"
+    adopts = one.command["type"] == "adopt_policy"
     return {
-        "proposal": event.sequence,
-        "digest": digest_of(event.to_bytes()),
-        "by": event.by,
-        "time": rfc3339(event.time),
-        "change": event.body["command"],
-        "effect": event.body["effect"],
-        "why": why(event.body["effect"]),
-        "expires": event.body["expires"],
-        **(told_of(Policy.stored(command["policy"])) if adopts else {}),
+        "proposal": one.sequence,
+        "digest": one.digest,
+        "by": one.by,
+        "time": rfc3339(one.time),
+        "change": dict(one.command),
+        "effect": dict(one.effect),
+        "why": why(one.effect),
+        "expires": rfc3339(one.expires),
+        **(told_of(Policy.stored(one.command["policy"])) if adopts else {}),
     }
 
 
-def show_proposal(one: dict[str, Any], population: str, *, json: bool = False) -> None:
-    """Print a proposal, and the command that confirms it."""
+def show_proposal(one: dict[str, Any], about: str | None, *, json: bool = False) -> None:
+    """Print a proposal, of a population or of a key, and the command that confirms it."""
     if json:
         common.print_json(one)
         return
@@ -121,5 +160,6 @@ def show_proposal(one: dict[str, Any], population: str, *, json: bool = False) -
         common.show(f"  {bound['text']}")
     common.show(f"  until {one['expires']}, another person confirms it:")
     confirm = "recover --confirm" if one["change"]["type"] == "recover" else "confirm"
-    command = f"accountant {confirm} {one['proposal']} -p {population} --digest {one['digest']}"
+    place = "--keys" if about is None else f"-p {about}"
+    command = f"accountant {confirm} {one['proposal']} {place} --digest {one['digest']}"
     common.show(f"  {command}", soft_wrap=True)

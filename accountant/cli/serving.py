@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
-from typing import Annotated, Final, cast, get_args
+from typing import Annotated, cast, get_args
 
 import structlog
 import typer
@@ -14,10 +14,8 @@ from starlette.types import ASGIApp
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid
 from accountant.cli import common
-from accountant.cli.proposing import Digest, KeyFile, Number, person
 from accountant.config import logs
 from accountant.config.settings import Settings
-from accountant.ledger.events import rfc3339
 from accountant.runtime import cores, memory
 from accountant.runtime.clock import ClockMark
 from accountant.store.ledgers import shown
@@ -107,49 +105,17 @@ def create_key(
     """Create an API key and print it, alone on its line. It is shown only once.
 
     Once there were two keys of administrators or officers, a further one is only proposed: it is
-    valid when another person has confirmed it (keys confirm).
+    valid when another person has confirmed it (confirm --keys).
     """
     if role not in get_args(Role):
         raise Invalid("unknown-role", f"unknown role {role!r}: " + ", ".join(get_args(Role)))
     with common.local_service() as service:
         typer.echo(service.credentials.create(name, cast("Role", role), by=common.operator()))
-        for one in service.credentials.proposals():
-            if one.command["name"] == name:
-                common.say(_WAITS.format(number=one.sequence, digest=one.digest), "yellow")
-
-
-_WAITS: Final = (
-    "it is valid once another person confirms: accountant keys confirm {number} --digest {digest}"
-)
-
-
-@keys.command("proposals")
-def list_proposed() -> None:
-    """List the keys that wait for a second person."""
-    with common.local_service() as service:
-        found = service.credentials.proposals()
-    for one in found:
-        name, role = one.command["name"], one.command["role"]
-        common.show(f"{one.sequence}: {name}, {role}, by {one.by} at {rfc3339(one.time)}")
-        common.show(f"  {_WAITS.format(number=one.sequence, digest=one.digest)}", soft_wrap=True)
-
-
-@keys.command("confirm")
-def confirm_key(proposal: Number, digest: Digest, key_file: KeyFile = None) -> None:
-    """Confirm a key that another person proposed."""
-    with common.local_service() as service:
-        by, key = person(service, key_file)
-        service.credentials.confirm(proposal, digest, by, key)
-    common.say(f"key {proposal} is confirmed and valid")
-
-
-@keys.command("decline")
-def decline_key(proposal: Number, key_file: KeyFile = None) -> None:
-    """Decline a key that was proposed, or withdraw the proposal."""
-    with common.local_service() as service:
-        by, _ = person(service, key_file)
-        service.credentials.decline(proposal, by)
-    common.say(f"key {proposal} is declined")
+        found, now = service.credentials.proposals()
+        for one in found:
+            if one.is_open(now) and one.command["name"] == name:
+                command = f"accountant confirm {one.sequence} --keys --digest {one.digest}"
+                common.say(f"it is valid once another person confirms: {command}", "yellow")
 
 
 @keys.command("revoke")

@@ -313,26 +313,33 @@ def adopt_policy(text: str, closes: Sequence[str], proposal_days: int | None = N
     return put(f"/policy{query}", text.encode(), "application/yaml")
 
 
-def proposals(state: str = "any") -> Call[list[Body]]:
-    """Read the proposals, those that can be confirmed first."""
-    return get("/proposals", lambda body: list(body["proposals"]), state=state, limit=PAGE)
+def proposals(state: str = "any", *, of_keys: bool = False) -> Call[list[Body]]:
+    """Read the proposals, of the population or of keys, those that can be confirmed first."""
+    call = get("/proposals", lambda body: list(body["proposals"]), state=state, limit=PAGE)
+    return replace(call, of_keys=of_keys)
 
 
-def proposal(number: int) -> Call[Body]:
+def proposal(number: int, *, of_keys: bool = False) -> Call[Body]:
     """Read a proposal."""
-    return get(f"/proposals/{number}", dict)
+    return replace(get(f"/proposals/{number}", dict), of_keys=of_keys)
 
 
-def confirm(number: int, digest: str, idempotency_key: str | None = None) -> Call[Body]:
+def confirm(
+    number: int, digest: str, idempotency_key: str | None = None, *, of_keys: bool = False
+) -> Call[Body]:
     """Confirm a proposal of another person."""
     path = f"/proposals/{number}/confirm"
-    return post(path, document, {"digest": digest}, idempotency_key=idempotency_key)
+    call = post(path, document, {"digest": digest}, idempotency_key=idempotency_key)
+    return replace(call, of_keys=of_keys)
 
 
-def decline(number: int, reason: str, idempotency_key: str | None = None) -> Call[Body]:
+def decline(
+    number: int, reason: str, idempotency_key: str | None = None, *, of_keys: bool = False
+) -> Call[Body]:
     """Decline a proposal, or withdraw one's own."""
     path = f"/proposals/{number}/decline"
-    return post(path, document, {"reason": reason}, idempotency_key=idempotency_key)
+    call = post(path, document, {"reason": reason}, idempotency_key=idempotency_key)
+    return replace(call, of_keys=of_keys)
 
 
 def grant_item(dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]) -> Body:

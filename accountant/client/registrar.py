@@ -119,3 +119,15 @@ class Registrar(Sender):
     def decline(self, proposal: int, reason: str) -> Body:
         """Decline a proposal, or withdraw your own."""
         return self.send(calls.decline(proposal, reason))
+
+    def key_proposals(self, state: str = "any") -> list[Body]:
+        """Return the API keys that were proposed, as ``proposals``. They are no population's."""
+        return self.send(calls.proposals(state, of_keys=True))
+
+    def confirm_key(self, proposal: int, digest: str) -> Body:
+        """Confirm an API key that another person proposed. Needs the key of an admin or officer."""
+        return self.send(calls.confirm(proposal, digest, of_keys=True))
+
+    def decline_key(self, proposal: int, reason: str) -> Body:
+        """Decline an API key that was proposed."""
+        return self.send(calls.decline(proposal, reason, of_keys=True))

@@ -38,7 +38,8 @@ _POPULATION: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 class Call(Generic[T]):
     """A request below a population's address, and ``read``, which makes a value of its answer. A
     good answer's body goes ``into`` a file, if there is one. ``patience``: the least seconds that
-    an answer may take to begin, where it is much work.
+    an answer may take to begin, where it is much work. ``of_keys``: it is no population's, but
+    about API keys.
     """
 
     method: str
@@ -49,6 +50,7 @@ class Call(Generic[T]):
     query: Mapping[str, str | int] = field(default_factory=dict)
     into: Whole | None = None
     patience: float = 0.0
+    of_keys: bool = False
 
     @property
     def key(self) -> str | None:
@@ -235,7 +237,8 @@ class Connection:
 
     def _request(self, call: Call[Any]) -> dict[str, Any]:
         """Return the arguments of the HTTP library."""
-        place = f"/v1/populations/{self.population}{call.path}"
+        about = "keys" if call.of_keys else f"populations/{self.population}"
+        place = f"/v1/{about}{call.path}"
         found: dict[str, Any] = {"method": call.method, "url": place, "headers": call.headers}
         if call.query:  # even an empty one would replace that of the path
             found["params"] = call.query

@@ -24,9 +24,7 @@ from accountant.budget.previewing import (
     Foreseen,
     foresee,
 )
-from accountant.budget.proposals import (
-    Proposal,
-)
+from accountant.budget.proposals import Proposal, in_order
 from accountant.budget.request import Request, Terms, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State
 from accountant.budget.waiting.queue import Waiting
@@ -147,7 +145,7 @@ class Reader:
         """
         with self._up_to_date(ledger) as state:
             found, now = list(state.proposals.values()), self.now(state)
-        return sorted(found, key=lambda one: (not one.is_open(now), -one.sequence)), now
+        return in_order(found, now), now
 
     def proposal(self, ledger: str, number: int) -> tuple[Proposal, int]:
         """Return a proposal and the present stamp. Raise NotFound."""

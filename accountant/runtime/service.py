@@ -27,7 +27,7 @@ from accountant.budget.errors import Conflict, NotFound, Problem
 from accountant.budget.proposals import Proposal
 from accountant.budget.state import State
 from accountant.config.settings import MOST_WAITING
-from accountant.ledger.events import Entry
+from accountant.ledger.events import Entry, Event
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.command_queue import CommandQueue, Waiting, settle
 from accountant.runtime.dispatcher import Dispatcher, opening
@@ -156,6 +156,16 @@ class Service(Reader):
         }
         command = asked.command.model_copy(update=facts)
         return self.execute(ledger, replace(asked, command=command))
+
+    def confirm_key(self, number: int, digest: str, by: str, key: Key | None) -> Event:
+        """Make the key that another person proposed; return its event. Raise Problem."""
+        with store_failures():
+            return self.credentials.confirm(number, digest, by, key)
+
+    def decline_key(self, number: int, by: str, reason: str) -> Event:
+        """Decline a key that was proposed; return the event. Raise Problem."""
+        with store_failures():
+            return self.credentials.decline(number, by, reason)
 
     def execute_all(self, ledger: str, commands: list[Envelope]) -> list[Answer]:
         """Answer commands in order with one commit, all or nothing."""

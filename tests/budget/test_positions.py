@@ -148,12 +148,6 @@ def test_a_retry_is_known_in_any_order_of_a_long_list() -> None:
     assert book.ask(again, key="old") == Repeated(old[0].sequence)
 
 
-def attest(book: Book, dimension: str, first: int, values: list[str]) -> None:
-    """Appends values whose members are attested to be new, by two people."""
-    more = {"first": first, "values": values, "attested_new": True}
-    assert book.do("append_values", "admin", confirmed_by="officer", dimension=dimension, **more)
-
-
 def test_wide_charges_are_booked_extended_and_replayed() -> None:
     """A grant on scattered cells, in one event: booked, widened by new values of dimensions that
     it does not name, given back, and replayed.
@@ -163,8 +157,7 @@ def test_wide_charges_are_booked_extended_and_replayed() -> None:
     grant = grant_in(book.ask(held)[0])
     assert sum(cell[0] > 0 for cell in book.used()) == 4_000
     assert len(book.stored[-1]) < 3_000
-    attest(book, "week", len(WEEKS), ["week-more"])
-    attest(book, "sex", 2, ["x"])
+    book.register({"week": [*WEEKS, "week-more"], "sex": ["f", "m", "x"]}, attested_new=True)
     assert sum(cell[0] > 0 for cell in book.used()) == 6_000
     book.do("release_grant", grant=grant, reason="never run")
     assert not any(cell[0] for cell in book.used())
@@ -195,11 +188,7 @@ def test_a_large_registration_takes_several_events(attested: bool) -> None:
     book.register({"week": WEEKS[:5_500], "sex": ["f", "m"]})
     assert len(book.stored) == before
     book.record(laplace("0.1"), subjects={"sex": ["f"]})
-    if attested:
-        attest(book, "sex", 2, ["x"])
-        attest(book, "week", 5_500, WEEKS[5_500:])
-    else:
-        book.register({"week": WEEKS, "sex": ["f", "m", "x"]})
+    book.register({"week": WEEKS, "sex": ["f", "m", "x"]}, attested_new=attested)
     assert dict(book.state.people().dimensions) == {"week": tuple(WEEKS), "sex": ("f", "m", "x")}
     charged = sum(cell[0] > 0 for cell in book.used())
     assert charged == (5_500 if attested else 12_000)

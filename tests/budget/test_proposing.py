@@ -328,6 +328,8 @@ def test_two_people_let_new_members_owe_nothing(command: Any) -> None:
     book = hospital(ONE, {"age": ["1"]})
     book.record(laplace("0.5"))
     event = proposed(book.ask(command, "admin"), "2 of age .2 to 3.; .* epsilon 0.5 on all data")
+    new = {"added": {"age": ["2", "3"]}, "attested_new": True, "type": "extend_population"}
+    assert event.body["command"] == new
     assert event.body["effect"] == {
         "attested": {"age": {"count": 2, "first": "2", "last": "3"}},
         "owed": {"*": "0.5", "d": "0.5"},
@@ -373,12 +375,17 @@ def test_an_extension_for_two_people_is_one_event() -> None:
     assert book.replayed().findings == []
 
 
-def test_a_part_that_nobody_confirmed_is_a_finding() -> None:
-    """An event that lets values owe nothing has a confirmation, whatever its command."""
+def test_an_extension_that_nobody_confirmed_is_a_finding() -> None:
+    """Also as the part of a registration that one person made before anything was charged."""
     book = hospital(ONE, {"age": ["1"]})
-    book.record(laplace("0.5"))
-    with pytest.raises(Forbidden):
-        book.do("extend_population", "admin", added={"age": ["2"]}, attested_new=True)
+    extend = make("extend_population", added={"age": ["2"]}, attested_new=True)
+    forged = book.ask(extend, "admin")[0].to_json()
+    proposed_later = hospital(ONE, {"age": ["1"]})
+    proposed_later.record(laplace("0.5"))
+    proposed(proposed_later.ask(extend, "admin"))
+    proposed_later.stored[-1] = canonical(forged | {"sequence": len(proposed_later.stored) - 1})
+    assert "is 'population.extended.v1', should be" in str(proposed_later.replayed().findings)
+    assert "not confirmed" in str(audited(proposed_later).findings)
 
 
 def test_a_recovery_takes_two_people() -> None:

@@ -465,11 +465,15 @@ def test_a_third_key_that_may_confirm_takes_two_people(line: Line) -> None:
     said = line("keys", "create", "--role", "officer", "--name", "d")
     assert "it is valid once another person confirms" in said
     assert "d" not in {one["name"] for one in line.json("keys", "list")}
-    number, digest = said.split("keys confirm ")[1].split()[:3:2]
-    confirm = ("keys", "confirm", number, "--digest", digest)
+    number, _, _, digest = said.split("accountant confirm ")[1].split()[:4]
+    confirm = ("confirm", number, "--keys", "--digest", digest)
     assert "same-person" in line(*confirm, code=2)
-    assert "d, officer, by operator:" in line("keys", "proposals")
-    line("keys", "decline", number)
+    assert "a key named d could confirm" in line("proposals", "--keys")
+    [one] = line.json("proposals", "--keys")
+    assert (one["change"]["role"], one["digest"]) == ("officer", digest)
+    for wrong in (("proposals",), ("proposals", "--keys", "-p", "fair")):
+        assert "--population, or --keys" in line(*wrong, code=2)
+    line("decline", number, "--keys", "--reason", "not this year")
     assert "proposal-closed" in line(*confirm, code=2)
 
 

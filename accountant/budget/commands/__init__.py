@@ -364,8 +364,10 @@ class AppendValues(Change, name="append_values"):
     fixed: Reasons = Field({}, description="as of a registration")
 
 
-class ExtendPopulation(Command, name="extend_population"):
-    """Append values to dimensions: the event of a registration in parts, or one that extends."""
+class ExtendPopulation(Change, name="extend_population"):
+    """Append values to dimensions: the event of a registration in parts, or one that extends, and
+    what is proposed of an extension that takes a second person.
+    """
 
     added: dict[Identifier, Values]
     attested_new: StrictBool = False

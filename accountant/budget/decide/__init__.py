@@ -68,7 +68,7 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
     except SecondNeeded as needed:
         if state.batch is not None:
             raise needed.alone() from None
-        return proposing.propose(state, asked, needed, now)
+        return proposing.propose(state, needed, now)
 
 
 def _check_confirmed(state: State, asked: Envelope, now: int) -> None:

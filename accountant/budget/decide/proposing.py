@@ -40,11 +40,13 @@ _GROWS: Final = ("owed", "open")
 
 
 class SecondNeeded(Exception):
-    """The command takes a second person: ``effect`` says in numbers and ids for what."""
+    """A command takes a second person: ``effect`` says in numbers and ids for what. What is to be
+    proposed is what was ``asked``, or the part of it that takes one.
+    """
 
-    def __init__(self, effect: Body) -> None:
+    def __init__(self, asked: Envelope, effect: Body) -> None:
         super().__init__(why(effect))
-        self.effect = effect
+        self.asked, self.effect = asked, effect
 
     def alone(self) -> Forbidden:
         """Return the error of a batch: its items happen together, and a proposal waits."""
@@ -55,7 +57,7 @@ class SecondNeeded(Exception):
 def second(asked: Envelope, effect: Body) -> None:
     """Pass if a second person confirmed the command. Raises SecondNeeded."""
     if confirmation(asked) is None:
-        raise SecondNeeded(effect)
+        raise SecondNeeded(asked, effect)
 
 
 def confirmation(asked: Envelope) -> Confirmation | None:
@@ -81,11 +83,9 @@ def _plain(name: str) -> str:
     return "".join(plain.split()).removeprefix(OPERATOR)
 
 
-def propose(
-    state: State, asked: Envelope, needed: SecondNeeded, now: int
-) -> list[Outcome] | Repeated:
+def propose(state: State, needed: SecondNeeded, now: int) -> list[Outcome] | Repeated:
     """Propose the command; a retry without an idempotency key finds the open proposal."""
-    command = asked.command
+    asked, command = needed.asked, needed.asked.command
     if not isinstance(command, Change):
         raise TypeError(f"{command.command} cannot be proposed")
     still = [one for one in state.proposals.values() if one.is_open(now)]
@@ -279,6 +279,7 @@ _WHY: Final = {
     "rules": "that is more than is taken by {}",
     "replaces": "it replaces the policy of event {}",
     "attested": "the members of new values would owe nothing of what was charged before: {}",
+    "key": "a key named {} could confirm changes",
     "recovers": "the log would go on under another name, for this was lost: {}",
     "open": "open grants would be charged: {}",
     "owed": "what counts as charged: epsilon {}",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from accountant.budget import commands as ask
 from accountant.budget.commands import Envelope, ExtendPopulation
 from accountant.budget.decide.proposing import second
-from accountant.budget.errors import Conflict, Forbidden, Invalid
+from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.owed import owed
 from accountant.budget.population.population import MAX_CELLS, Population
 from accountant.budget.population.times import beginning, unexplained
@@ -59,12 +59,11 @@ def register_population(
     _check_late(state, new, there.relation)
     if not added and not new and reasons == dict(there.fixed):
         return []
+    said = {"fixed": command.fixed, "units": command.units}
+    _check_attested(state, asked, command, added, said, now)
     event = state.next_event(asked, "population.extended.v1", now, {"added": added})
-    if _attests(state, asked, event, attested_new=command.attested_new):
-        return [event]
     if size_of(event) <= MAX_BYTES:
         return [event]
-    said = {"fixed": command.fixed, "units": command.units}
     return _appended(event, added, said, attested_new=command.attested_new)
 
 
@@ -146,40 +145,16 @@ def append_values(
         return []
     for dimensions in ({name: after[name]}, added):
         _check_times(people.privacy_unit, dimensions, reasons)
-    event = state.next_event(asked, "population.extended.v1", now, {"added": added})
-    if _attests(state, asked, event, attested_new=command.attested_new):
-        return [event]
     said = {"fixed": command.fixed}
+    _check_attested(state, asked, command, added, said, now)
+    event = state.next_event(asked, "population.extended.v1", now, {})
     return _appended(event, added, said, attested_new=command.attested_new)
 
 
-def _attests(state: State, asked: Envelope, event: Event, *, attested_new: bool) -> bool:
-    """Return whether members of the values that ``event`` adds are attested to owe nothing of what
-    was charged, and something was. Two people make it as one event. Raises Invalid for one that is
-    too large, SecondNeeded unless a second person has confirmed it.
-    """
-    added = {name: values for name, values in event.body["added"].items() if values}
-    if not attested_new or not added or not (charged := owed(state)):
-        return False
-    if (size := size_of(event)) > MAX_BYTES - _CONFIRMS:
-        raise Invalid(
-            "event-too-large",
-            f"a second person confirms values that owe nothing as one, and these take {size} "
-            f"bytes, more than {MAX_BYTES - _CONFIRMS}: append fewer at a time, to one dimension",
-        )
-    told = {
-        name: {"count": len(values), "first": values[0], "last": values[-1]}
-        for name, values in added.items()
-    }
-    second(asked, {"attested": told, "owed": charged})
-    return True
-
-
 def extend_population(state: State, asked: Envelope, command: ExtendPopulation, now: int) -> Body:
-    """Append values to dimensions. Raises Forbidden for a part of what has to be confirmed."""
-    if command.attested_new and owed(state):
-        text = "values that owe nothing of what was charged are confirmed by a second person"
-        raise Forbidden("approval-needed", text)
+    """Append values to dimensions. If their members owe nothing of what was charged, and something
+    was, two people do that by one event: raises SecondNeeded, or Invalid if it is too large.
+    """
     there = dict(state.people().dimensions)
     if not command.added or not command.added.keys() <= there.keys():
         raise Conflict("dimensions-append-only", "only values of dimensions can be appended")
@@ -188,7 +163,43 @@ def extend_population(state: State, asked: Envelope, command: ExtendPopulation, 
     people = state.people()
     reasons = _reasons(dict(people.fixed), command.fixed, there)
     _check_times(people.privacy_unit, {name: after[name] for name in command.added}, reasons)
-    return {"added": dict(sorted(command.added.items()))}
+    body: Body = {"added": dict(sorted(command.added.items()))}
+    if command.attested_new and (charged := owed(state)):
+        size = size_of(state.next_event(asked, "population.extended.v1", now, dict(body)))
+        if size > MAX_BYTES - _CONFIRMS:
+            raise Invalid(
+                "event-too-large",
+                f"a second person confirms values that owe nothing as one, and these take {size} "
+                f"bytes, more than {MAX_BYTES - _CONFIRMS}: append fewer at a time",
+            )
+        second(asked, {"attested": _told(body["added"]), "owed": charged})
+    return body
+
+
+def _told(added: Mapping[str, Sequence[str]]) -> Body:
+    """Return new values as a second person is told them."""
+    return {
+        name: {"count": len(values), "first": values[0], "last": values[-1]}
+        for name, values in added.items()
+    }
+
+
+def _check_attested(
+    state: State,
+    asked: Envelope,
+    command: ask.RegisterPopulation | ask.AppendValues,
+    added: dict[str, list[str]],
+    said: Mapping[str, Any],
+    now: int,
+) -> None:
+    """Raise SecondNeeded for values that owe nothing of what was charged: the extension alone is
+    proposed, without the values that are there already.
+    """
+    if command.attested_new and added and owed(state):
+        extension = ExtendPopulation(
+            added=added, attested_new=True, proposal_days=command.proposal_days, **said
+        )
+        extend_population(state, Envelope(asked.by, extension, asked.key), extension, now)
 
 
 def size_of(event: Event) -> int:

@@ -153,7 +153,7 @@ class Backtest:
                 self.state.known_allotment(part)
             except Problem:
                 return command.model_copy(update={"allotment": None})
-        if isinstance(command, ask.RegisterPopulation | ask.AppendValues):
+        if isinstance(command, ask.ExtendPopulation):
             return command.model_copy(update={"confirms": CONFIRMED})
         if isinstance(command, ask.AskGrant) and command.wait is not None:
             command = command.model_copy(update={"wait": None, "at_least": None})

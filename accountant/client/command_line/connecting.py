@@ -15,7 +15,8 @@ def place_of(asked: argparse.Namespace, env: Mapping[str, str]) -> tuple[str, st
     """Return the service's address, the key and the population. Raise Misuse that names every
     variable that is missing.
     """
-    population = asked.population or env.get("ACCOUNTANT_POPULATION")
+    of_keys = getattr(asked, "keys", False)
+    population = "-" if of_keys else asked.population or env.get("ACCOUNTANT_POPULATION")
     missing = []
     if not env.get("ACCOUNTANT_URL"):
         missing.append(f"ACCOUNTANT_URL ({VARIABLES['ACCOUNTANT_URL']})")

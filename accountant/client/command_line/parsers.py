@@ -148,13 +148,19 @@ def _release(to: argparse.ArgumentParser) -> None:
 
 def _proposals(to: argparse.ArgumentParser) -> None:
     to.add_argument("--all", action="store_true", help="also those that are closed or expired")
+    _keys(to)
     _json(to)
+
+
+def _keys(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--keys", action="store_true", help="those of API keys")
 
 
 def _confirm(to: argparse.ArgumentParser) -> None:
     to.add_argument("proposal", metavar="PROPOSAL", type=event_number, help="its number")
     text = "the digest of the proposal that you read"
     to.add_argument("--digest", required=True, help=text)
+    _keys(to)
     _named(to)
     _json(to)
 
@@ -162,6 +168,7 @@ def _confirm(to: argparse.ArgumentParser) -> None:
 def _decline(to: argparse.ArgumentParser) -> None:
     to.add_argument("proposal", metavar="PROPOSAL", type=event_number, help="its number")
     to.add_argument("--reason", required=True, type=unicode_text, help="why; recorded")
+    _keys(to)
     _named(to)
     _json(to)
 

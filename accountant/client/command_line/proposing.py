@@ -18,12 +18,13 @@ Env = Mapping[str, str]
 def proposals(asked: argparse.Namespace, env: Env) -> int:
     """List the proposals that can be confirmed, or all."""
     with connected(asked, env) as client:
-        found = client.send(calls.proposals("any" if asked.all else "proposed"))
+        call = calls.proposals("any" if asked.all else "proposed", of_keys=asked.keys)
+        found = client.send(call)
     if asked.json:
         print_json(found)
         return 0
     for one in found:
-        show(*words.proposal(one))
+        show(*words.proposal(one, " --keys" if asked.keys else ""))
     if not found:
         show("nothing waits for a second person")
     return 0
@@ -31,14 +32,14 @@ def proposals(asked: argparse.Namespace, env: Env) -> int:
 
 def confirm(asked: argparse.Namespace, env: Env) -> int:
     """Confirm another person's proposal."""
-    call = calls.confirm(int(asked.proposal), asked.digest, asked.idempotency_key)
-    return _closed(asked, env, call)
+    named = int(asked.proposal), asked.digest, asked.idempotency_key
+    return _closed(asked, env, calls.confirm(*named, of_keys=asked.keys))
 
 
 def decline(asked: argparse.Namespace, env: Env) -> int:
     """Decline a proposal, or withdraw one's own."""
-    call = calls.decline(int(asked.proposal), asked.reason, asked.idempotency_key)
-    return _closed(asked, env, call)
+    named = int(asked.proposal), asked.reason, asked.idempotency_key
+    return _closed(asked, env, calls.decline(*named, of_keys=asked.keys))
 
 
 def _closed(asked: argparse.Namespace, env: Env, call: Call[Body]) -> int:

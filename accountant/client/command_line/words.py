@@ -50,15 +50,15 @@ def settled(answer: Body) -> Iterator[str]:
     yield from flagged(answer)
 
 
-def proposal(one: Body) -> Iterator[str]:
-    """Show a proposal: what it would do, and how to confirm it."""
+def proposal(one: Body, option: str = "") -> Iterator[str]:
+    """Show a proposal: what it would do, and how to confirm it, with an ``option`` more."""
     yield f"proposal {one['proposal']} by {one['by']}, {one['time']}: {one['state']}"
     yield f"  change: {one['change']['type']}; {one['why']}"
     if "closed" in one:
         yield f"  {one['state']} by {one['closed_by']} (event {one['closed']})"
     if "next" in one:
         yield f"  until {one['expires']}, by another admin or officer:"
-        yield f"  accountant confirm {one['proposal']} --digest {one['digest']}"
+        yield f"  accountant confirm {one['proposal']}{option} --digest {one['digest']}"
 
 
 def closed(answer: Body) -> Iterator[str]:

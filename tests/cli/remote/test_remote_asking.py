@@ -223,6 +223,15 @@ def test_a_second_person_confirms(shell: Shell) -> None:
     assert "nothing waits" in officer("proposals").text
 
 
+def test_keys_are_confirmed_by_the_service(shell: Shell) -> None:
+    """Of no population: the same words with --keys."""
+    officer = shell.with_(ACCOUNTANT_KEY=shell.served.keys["officer"], ACCOUNTANT_POPULATION="")
+    assert "nothing waits" in officer("proposals", "--keys").text
+    digest = "0" * 64
+    assert "[unknown-proposal]" in officer.wrong("confirm", "99", "--keys", "--digest", digest)
+    assert "[unknown-proposal]" in officer.wrong("decline", "99", "--keys", "--reason", "late")
+
+
 # What ran
 
 
@@ -302,7 +311,7 @@ def test_an_explanation_says_what_the_one_beside_the_database_says(shell: Shell)
         assert "by the policy of event 3" in asked.text
     document, local = shell.json("explain", "g5"), beside(shell).json("explain", "g5", "-p",
                                                                      shell.population)  # fmt: skip
-    assert document["policy"] == local["policy"] == 2
+    assert document["policy"] == local["policy"] == 3
     assert document["rules"] == local["rules"]
     assert "[unknown-decision]" in shell.with_("auditor").wrong("explain", "0")
     assert "[not-your-grant]" in shell.with_("other").wrong("explain", "g5")
