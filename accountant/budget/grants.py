@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import product
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 import orjson
@@ -26,6 +26,29 @@ from accountant.privacy.units import Charge
 
 if TYPE_CHECKING:
     from accountant.budget.waiting.queue import Waiting
+
+
+class Asked(Protocol):
+    """What a client has asked for, and is open until its time has passed."""
+
+    @property
+    def command(self) -> bytes:
+        """The request, canonical."""
+
+    @property
+    def expires(self) -> int:
+        """The stamp from which its time has passed."""
+
+
+def request_of(one: Asked) -> dict[str, Any]:
+    """Return the request."""
+    document: dict[str, Any] = orjson.loads(one.command)
+    return document
+
+
+def is_due(one: Asked, now: int) -> bool:
+    """Return whether its time has passed, whether or not an event says so already."""
+    return now >= one.expires
 
 
 class AccountKey(NamedTuple):
@@ -100,12 +123,11 @@ class Grant(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """The request."""
-        document: dict[str, Any] = orjson.loads(self.command)
-        return document
+        return request_of(self)
 
     def due(self, now: int) -> bool:
-        """Return whether its time has passed, expired already or not."""
-        return now >= self.expires
+        """Return whether its time has passed."""
+        return is_due(self, now)
 
 
 @dataclass(frozen=True, slots=True)

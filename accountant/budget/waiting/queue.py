@@ -26,7 +26,7 @@ import orjson
 from accountant.budget.commands import AskGrant, TimeOutGrant, command_from_json
 from accountant.budget.commands.plain import read_plain
 from accountant.budget.errors import Conflict
-from accountant.budget.grants import AccountKey
+from accountant.budget.grants import AccountKey, is_due, request_of
 from accountant.budget.population.selection import Selection
 from accountant.budget.reach import Reach
 from accountant.budget.waiting.tree import Key, Need, Node, Tree, find, first, least, put, walk
@@ -69,12 +69,11 @@ class Waiting(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """The request."""
-        document: dict[str, Any] = orjson.loads(self.command)
-        return document
+        return request_of(self)
 
     def due(self, now: int) -> bool:
         """Return whether its time has passed."""
-        return now >= self.expires
+        return is_due(self, now)
 
     @property
     def counts(self) -> tuple[int, int]:
