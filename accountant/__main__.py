@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 OF_A_SERVICE: Final = frozenset(
-    {"grant", "commit", "release", "record", "grants", "deliver", "run", "populations"}
+    {"grant", "commit", "release", "record", "republish"}
+    | {"grants", "deliver", "run", "populations"}
 )
 """Commands that always ask a service."""
 OF_BOTH: Final = frozenset(

@@ -19,7 +19,7 @@ __all__ = ["COMMANDS", "app", "load", "main"]
 COMMANDS: Final = {
     "asking": {"accounts", "explain", "preview", "report"},
     "asking_service": {"commit", "deliver", "grant", "grants", "populations", "record"}
-    | {"release", "run"},
+    | {"release", "republish", "run"},
     "composing": {"compose", "dp-event", "fit"},
     "custody": {"accept-time", "erase", "recover", "revalue"}
     | {"fleet", "publish", "receipt", "resume-publication"},

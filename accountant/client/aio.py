@@ -370,6 +370,12 @@ class AsyncClient(AsyncSender):
         """Return the decision that ``grant`` would get, and how many such requests fit."""
         return await self.send(calls.preview(dataset, mechanisms, **more))
 
+    async def preview_batch(self, items: Sequence[Body]) -> results.Previews:
+        """Return what each of several requests would get, after those before it that would be
+        granted. Nothing is recorded, and nobody waits for it. ``grant_item`` makes items.
+        """
+        return await self.send(calls.preview_batch(items))
+
     async def commit(
         self, grant: str, mechanisms: Sequence[Mechanism] | None = None, **more: Unpack[Settles]
     ) -> results.Settlement:

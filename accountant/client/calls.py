@@ -188,6 +188,12 @@ def preview_of(asked: Body) -> Call[results.Preview]:
     return post("/preview", lambda r: results.Preview(document(r)), asked)
 
 
+def preview_batch(items: Sequence[Body]) -> Call[results.Previews]:
+    """Ask for the decisions that several grants would get, one after another."""
+    asked = [{name: value for name, value in item.items() if name != "type"} for item in items]
+    return post("/preview/batch", lambda r: results.Previews(document(r)), {"items": asked})
+
+
 def open_grants(
     client: str | None, dataset: str | None, after: int
 ) -> Call[tuple[list[results.GrantState], int]]:

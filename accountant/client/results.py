@@ -212,6 +212,43 @@ class Preview(Document):
         return int(self.body["fits"])
 
 
+class Foreseen(Document):
+    """What one of several requests would get."""
+
+    __slots__ = ()
+
+    @property
+    def outcome(self) -> str:
+        """``allow``, ``flag`` or ``block``."""
+        return str(self.body["outcome"])
+
+    @property
+    def charge(self) -> Amounts:
+        """The cost of all its mechanisms together."""
+        return amounts(self.body["charge"])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The rules that fired."""
+        return tuple(flag["rule"] for flag in self.body["flags"])
+
+
+class Previews(Document):
+    """What several requests would get, one after another."""
+
+    __slots__ = ()
+
+    @property
+    def items(self) -> tuple[Foreseen, ...]:
+        """One for each request, in their order."""
+        return tuple(map(Foreseen, self.body["items"]))
+
+    @property
+    def granted(self) -> int:
+        """How many would be granted."""
+        return int(self.body["granted"])
+
+
 class Balance(Document):
     """One group's place under one limit, in epsilon."""
 

@@ -364,6 +364,12 @@ class Client(Sender):
         """Return the decision that ``grant`` would get, and how many such requests fit."""
         return self.send(calls.preview(dataset, mechanisms, **more))
 
+    def preview_batch(self, items: Sequence[Body]) -> results.Previews:
+        """Return what each of several requests would get, after those before it that would be
+        granted. Nothing is recorded, and nobody waits for it. ``grant_item`` makes items.
+        """
+        return self.send(calls.preview_batch(items))
+
     def commit(
         self, grant: str, mechanisms: Sequence[Mechanism] | None = None, **more: Unpack[Settles]
     ) -> results.Settlement:

@@ -88,6 +88,7 @@ COMMANDS = {
 READ = {"accounts", "compose", "dp-event", "explain", "export", "fit", "fleet", "plan", "preview"}
 READ |= {"proposals", "receipt", "replay", "report", "verify"}
 ASK = {"commit", "deliver", "grant", "grants", "populations", "record", "release", "run"}
+ASK |= {"republish"}
 """The commands that send the calls above."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from accountant.client import Client, Failed, MayHaveRun, Refused, Unreachable
+from accountant.client import Client, Failed, MayHaveRun, Refused, Unreachable, calls
 
 if TYPE_CHECKING:
     from conftest import Network, Served
@@ -181,6 +181,18 @@ def test_preview(served: Served) -> None:
     with served.client(served.population()) as accountant:
         before = accountant.accounts().sequence
         assert accountant.preview("visits", [LAPLACE], purpose="test").fits == 4
+        assert accountant.accounts().sequence == before
+
+
+def test_preview_of_several(served: Served) -> None:
+    """Each is decided after those before it that would be granted; nothing is recorded."""
+    with served.client(served.population()) as accountant:
+        before = accountant.accounts().sequence
+        item = calls.grant_item("visits", [LAPLACE], purpose="test")
+        found = accountant.preview_batch([item] * 5)
+        assert [one.outcome for one in found.items] == ["allow"] * 4 + ["block"]
+        assert (found.granted, found.items[4].flags) == (4, ("lifetime",))
+        assert found.items[0].charge["epsilon"] == Decimal("0.25")
         assert accountant.accounts().sequence == before
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from accountant.client import calls
 from accountant.client.command_line import words
@@ -11,7 +11,7 @@ from accountant.client.command_line.connecting import connected
 from accountant.client.command_line.documents import request_of
 from accountant.client.command_line.failures import REFUSED, Misuse
 from accountant.client.command_line.output import print_json, show
-from accountant.client.errors import Unreachable
+from accountant.client.errors import Body, Unreachable
 
 Env = Mapping[str, str]
 
@@ -61,14 +61,26 @@ def preview(asked: argparse.Namespace, env: Env) -> int:
     """Show a decision that is not taken."""
     if asked.client is not None:
         raise Misuse("--client goes with --local: a service asks for the client of the key")
-    call = calls.preview_of(request_of(asked))
+    body = request_of(asked)
+    if "items" in body:
+        return _preview_batch(asked, env, body["items"])
     with connected(asked, env) as client:
-        found = client.send(call).body
+        found = client.send(calls.preview_of(body)).body
     if asked.json:
         print_json(found)
     else:
         show(*words.preview(found))
     return REFUSED if found["decision"]["outcome"] == "block" else 0
+
+
+def _preview_batch(asked: argparse.Namespace, env: Env, items: Sequence[Body]) -> int:
+    with connected(asked, env) as client:
+        found = client.send(calls.preview_batch(items))
+    if asked.json:
+        print_json(found.body)
+    else:
+        show(*words.previews(found.body))
+    return REFUSED if found.granted < len(found.items) else 0
 
 
 def explain(asked: argparse.Namespace, env: Env) -> int:

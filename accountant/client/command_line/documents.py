@@ -97,9 +97,14 @@ def _put(fields: Body, path: list[str], value: str, text: str) -> None:
     fields[name] = int(value) if name in WHOLE else _WORDS.get(value, value)
 
 
+def read_bytes(file: str) -> bytes:
+    """Return a file, or standard input for ``-``. Raise OSError."""
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
 def read(file: str) -> str:
     """Return the text of a file, or of standard input for ``-``. Raise OSError, Misuse."""
-    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    data = read_bytes(file)
     try:
         return data.decode()
     except UnicodeDecodeError as error:

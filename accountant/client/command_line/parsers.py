@@ -146,6 +146,16 @@ def _release(to: argparse.ArgumentParser) -> None:
     _json(to)
 
 
+def _republish(to: argparse.ArgumentParser) -> None:
+    to.add_argument("grant", metavar="GRANT", type=grant_id, help="the grant's id, such as g42")
+    text = "the answer as it was published; - reads stdin"
+    to.add_argument("answer", metavar="FILE", help=text)
+    text = "a dataset that the grant names; repeated for several"
+    to.add_argument("--dataset", action="append", required=True, help=text)
+    _named(to)
+    _json(to)
+
+
 def _proposals(to: argparse.ArgumentParser) -> None:
     to.add_argument("--all", action="store_true", help="also those that are closed or expired")
     _keys(to)
@@ -271,6 +281,9 @@ COMMANDS: Final = {
     "grant": Command("Reserve budget before something runs.", _grant, "asking"),
     "commit": Command("Say that what was reserved has run, whole or in part.", _commit, "settling"),
     "release": Command("Say that nothing ran, and give the budget back.", _release, "settling"),
+    "republish": Command(
+        "Record that an answer is published again, at no charge.", _republish, "settling"
+    ),
     "record": Command("Record what already ran.", _record, "settling"),
     "grants": Command("List your own open grants.", _grants, "asking"),
     "proposals": Command("List changes that wait for a second person.", _proposals, "proposing"),

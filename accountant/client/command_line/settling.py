@@ -9,7 +9,7 @@ from typing import Any
 from accountant.client import calls
 from accountant.client.command_line import words
 from accountant.client.command_line.connecting import connected
-from accountant.client.command_line.documents import mechanisms_of, request_of
+from accountant.client.command_line.documents import mechanisms_of, read_bytes, request_of
 from accountant.client.command_line.failures import REFUSED, WRONG, Misuse, told
 from accountant.client.command_line.output import print_json, say, show
 from accountant.client.errors import Unreachable
@@ -32,6 +32,16 @@ def release(asked: argparse.Namespace, env: Env) -> int:
     """Attest that nothing was executed under a grant."""
     key = asked.idempotency_key
     return _settle(asked, env, calls.release(asked.grant, asked.reason, idempotency_key=key))
+
+
+def republish(asked: argparse.Namespace, env: Env) -> int:
+    """Record that an answer of a committed grant is published again."""
+    datasets = asked.dataset[0] if len(asked.dataset) == 1 else asked.dataset
+    answer = read_bytes(asked.answer)
+    call = calls.republish(asked.grant, datasets, answer, asked.idempotency_key)
+    with connected(asked, env) as client:
+        found = client.send(call)
+    return _shown(asked, found, [f"answer {found.answer}: published again at no charge"])
 
 
 def record(asked: argparse.Namespace, env: Env) -> int:

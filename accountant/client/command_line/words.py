@@ -122,6 +122,15 @@ def preview(found: Body) -> Iterator[str]:
     yield f"requests like this that the limits admit: {found['fits']}"
 
 
+def previews(found: Body) -> Iterator[str]:
+    """Show what several requests would get, one after another."""
+    for place, one in enumerate(found["items"], start=1):
+        rules = ", ".join(flag["rule"] for flag in one["flags"])
+        by = f" ({rules})" if rules else ""
+        yield f"{place}: {one['outcome']}{by}, {cost(one['charge'])}"
+    yield f"{found['granted']} of {len(found['items'])} would be granted"
+
+
 def decision(found: Body) -> Iterator[str]:
     """Show a decision, the charge of each mechanism, and each rule with its comparisons."""
     yield f"event {found['sequence']} ({found['type']}), {found['time']}, {found['client']}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -221,6 +222,22 @@ def test_a_second_person_confirms(shell: Shell) -> None:
     assert "confirmed" in officer("confirm", number, "--digest", digest).text
     assert "[proposal-closed]" in officer.wrong("decline", number, "--reason", "late")
     assert "nothing waits" in officer("proposals").text
+
+
+def test_several_requests_are_previewed_and_an_answer_republished(shell: Shell) -> None:
+    """Of a file with items each line is one; an answer is named by its bytes."""
+    laplace = {"kind": "laplace", "sensitivity": "1", "scale": "2"}
+    items = {"items": [{"dataset": "visits", "mechanisms": [laplace], "purpose": "x"}] * 3}
+    path = shell.folder / "several.json"
+    path.write_text(json.dumps(items))
+    assert "2 of 3 would be granted" in shell("preview", str(path), code=1).text
+    assert json.loads(shell("preview", str(path), "--json", code=1).text)["granted"] == 2
+    grant = shell("grant", *REQUEST).text.partition(":")[0]
+    shell("commit", grant)
+    answer = shell.folder / "answer"
+    answer.write_bytes(b"41.7")
+    told = shell("republish", grant, str(answer), "--dataset", "visits").text
+    assert f"answer {sha256(b'41.7').hexdigest()}: published again" in told
 
 
 def test_keys_are_confirmed_by_the_service(shell: Shell) -> None:
