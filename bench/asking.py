@@ -108,10 +108,17 @@ def register(
     drive(served.port, about, min(32, len(about)))
     with served.client() as client:
         proposed = client.put(f"{path}/policy", content=policy).raise_for_status().json()
+    confirm(served, population, proposed)
+
+
+def confirm(served: Served, population: str, answer: dict[str, Any]) -> None:
+    """Confirm what an answer proposes, if it does, as a second person."""
+    if "proposal" in answer:
+        path = f"/v1/populations/{population}/proposals/{answer['proposal']}/confirm"
         second = {"Authorization": f"Bearer {served.officer}"}
-        confirm = f"{path}/proposals/{proposed['proposal']}/confirm"
-        digest = {"digest": proposed["digest"]}
-        client.post(confirm, json=digest, headers=second).raise_for_status()
+        with served.client() as client:
+            digest = {"digest": answer["digest"]}
+            client.post(path, json=digest, headers=second).raise_for_status()
 
 
 def open_ledger(service: Service, ledger: str) -> None:

@@ -20,6 +20,7 @@ from accountant.budget.evaluate import evaluate, how_many
 from accountant.budget.explain import JUDGED, Decision, Explained, explain, in_words
 from accountant.budget.handlers import HANDLERS
 from accountant.budget.outcome import REFUSED
+from accountant.budget.owed import owed
 from accountant.budget.previewing import (
     Foreseen,
     foresee,
@@ -151,6 +152,11 @@ class Reader:
         """Return a proposal and the present stamp. Raise NotFound."""
         with self._up_to_date(ledger) as state:
             return known(state, number), self.now(state)
+
+    def owed(self, ledger: str) -> dict[str, str]:
+        """Return what is charged by now, as a second person is told it. Raise NotFound."""
+        with self._up_to_date(ledger) as state:
+            return owed(state)
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """Return the decision that ``by`` would get for ``command`` now; record nothing."""

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.asking import PEOPLE, register
+from bench.asking import PEOPLE, confirm, register
 from bench.load import request
 from bench.peers.clockwork import Clock
 from bench.peers.workload import DATASET, Workload
@@ -123,7 +123,8 @@ class _Blocks:
             people = PEOPLE | {"dimensions": values | {"block": values["block"][: self._there]}}
             with self._service.client() as client:
                 path = f"/v1/populations/{POPULATION}"
-                client.put(path, json=people | {"attested_new": True}).raise_for_status()
+                answer = client.put(path, json=people | {"attested_new": True})
+            confirm(self._service, POPULATION, answer.raise_for_status().json())
 
 
 def planned(workload: Workload, folder: Path) -> dict[str, Any]:

@@ -133,7 +133,12 @@ def test_one_admin_only_proposes(made: World, name: str) -> None:
     assert code(made.confirm(answer, who="mine")) == "key-too-new"
     made.service.credentials.revoke("mine", "operator:admin")
     assert made.confirm(answer, who="mine").status_code == 401
-    assert made.get(f"/proposals/{answer.json()['proposal']}").json()["state"] == "proposed"
+    shown = made.get(f"/proposals/{answer.json()['proposal']}").json()
+    assert shown["state"] == "proposed"
+    if "owed" in shown["effect"]:
+        made.post("/invocations", ask(laplace("0.25")))
+        now = made.get(f"/proposals/{shown['proposal']}").json()
+        assert (now["effect"]["owed"]["d"], now["owed"]["d"]) == ("0.25", "0.5")
     assert made.confirm(answer, who="officer").status_code == 200
 
 

@@ -39,6 +39,9 @@ class Proposal(Stamped):
     change: Annotated[dict[str, Any], "the command; free texts stand as digests"]
     effect: Annotated[dict[str, Any], "what of it takes a second person, as computed then"]
     why: Annotated[str, "the same in words"]
+    owed: NotRequired[
+        Annotated[dict[str, str], "what is charged by now, where the effect says what was"]
+    ]
     depletion: NotRequired[Depletion]
     relaxed: NotRequired[Relaxations]
     expires: Annotated[Time, "from when on it cannot be confirmed"]

@@ -66,7 +66,10 @@ def _shown(service: Service, population: str, one: Proposal, now: int) -> propos
     if not one.command:  # a state keeps what a proposal says only while it can be confirmed
         body = service.event(population, one.sequence).body
         one = replace(one, command=body["command"], effect=body["effect"])
-    return proposal_now(one, f"/v1/populations/{population}/proposals", now)
+    found = proposal_now(one, f"/v1/populations/{population}/proposals", now)
+    if "owed" in one.effect and one.is_open(now):
+        found["owed"] = service.owed(population)  # it may have grown since
+    return found
 
 
 def _to_close(
