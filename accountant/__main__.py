@@ -19,7 +19,7 @@ OF_A_SERVICE: Final = frozenset(
 """Commands that always ask a service."""
 OF_BOTH: Final = frozenset(
     {"accounts", "preview", "explain", "report", "export", "verify", "receipt"}
-    | {"proposals", "confirm", "decline"}
+    | {"proposals", "confirm", "decline", "approvals", "approve"}
 )
 """Commands that ask the service at ACCOUNTANT_URL, if it is set, or else the database."""
 _FIRST: Final = "accountant.runtime"

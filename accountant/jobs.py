@@ -1,5 +1,5 @@
 """The jobs that a running service repeats: expire grants, sign and publish heads, write snapshots
-and reports, mark the clock.
+and reports, mark the clock, tell what became of requests that waited.
 
 Several processes may run the same job at once without harm.
 """
@@ -44,6 +44,13 @@ def start(service: Service, publisher: Publisher, settings: Settings) -> Backgro
         ("report", report, [service, publisher, folder], hours),
     ):
         scheduler.add_job(job, "interval", arguments, id=name, **interval)
+    if service.callbacks:
+        from accountant.notifying.callbacks import Callbacks, send  # noqa: PLC0415 few have any
+        from accountant.notifying.webhook import secret_of  # noqa: PLC0415
+
+        sender = Callbacks(service, service.callbacks, secret_of(settings.callback_secret))
+        seconds = settings.callback_seconds
+        scheduler.add_job(send, "interval", [sender], id="callbacks", seconds=seconds)
     scheduler.start()
     return scheduler
 

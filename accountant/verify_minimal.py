@@ -41,7 +41,7 @@ DAY, MONTHS = 86_400 * 10**6, {"month": 1, "monthly": 1, "quarterly": 3, "yearly
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
-WAITED = ("grant.admitted.v1", "grant.timed_out.v1", "grant.cancelled.v1")
+WAITED = tuple(f"grant.{e}.v1" for e in ("admitted", "timed_out", "cancelled", "declined"))
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
 PLACE = ("across", "per", "window", "refresh", "part_of", "unit", "subjects")
 PARTS = {"per", "clients", "purposes", "part_of"}  # A limit with one of these divides a budget
@@ -644,7 +644,7 @@ class Audit:
         self.proposals, self.units = dict[int, Doc](), Doc()  # Further units of privacy
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
-        self.waits = dict[str, tuple[str, Doc, int]]()  # Requests: client, command, until when
+        self.waits = dict[str, tuple[int, Doc]]()  # Requests: until when, and the event
         self.totals, self.believed, self.purposes = list[Doc](), set[str](), list[str]()
 
     def attempt(self, where: str | int, step: Callable[..., None], *given: Any) -> None:
@@ -749,7 +749,7 @@ class Audit:
             event = self.waited(event, kind, command)
             kind, command = event["type"], event["command"]
         if kind == "grant.waiting.v1":  # it waits under a name after its sequence
-            self.waits[f"g{self.size}"] = event["by"], command, self.now + command["wait"] * 10**6
+            self.waits[f"g{self.size}"] = self.now + command.get("wait", 604_800) * 10**6, event
         if kind in (*JUDGED, "grant.waiting.v1"):
             told = kind if kind in JUDGED else JUDGED[1]
             self.attempt(self.size, self.judge, event, told, command)
@@ -778,34 +778,43 @@ class Audit:
 
     def confirm(self, event: Doc, command: Doc) -> None:
         """Check that another person confirms, in time, what was proposed; that closes it."""
-        said, at = command["confirms"], datetime.fromisoformat
-        proposal, key = self.proposals.pop(said["proposal"]), said.get("key")
-        due = sha256(canonical(proposal)).hexdigest(), proposal["by"], proposal["command"]
+        proposal = self.proposals.pop((said := command["confirms"])["proposal"])
         stated = {name: command[name] for name in command.keys() - {"confirms"}}
-        need((said["digest"], said["proposer"], stated) == due, "this is not what was proposed")
-        one, other = map(person, (proposal["by"], event["by"]))
-        late, since = event["time"] >= proposal["expires"], at(proposal["time"]) - timedelta(days=7)
+        same = (said["proposer"], stated) == (proposal["by"], proposal["command"])
+        self.another(event, proposal, said)
+        need(same and event["time"] < proposal["expires"], "not what was proposed, or too late")
+
+    def another(self, event: Doc, first: Doc, said: Doc) -> None:
+        """Check that an event is by another person than a first one, which that person has read."""
+        at, key = datetime.fromisoformat, said.get("key")
+        one, other = map(person, (first["by"], event["by"]))
+        need(said["digest"] == sha256(canonical(first)).hexdigest(), "another one was read")
         made = [(k, who) for k, who in ((key, one), (said.get("proposed_with"), other)) if k]
+        since = at(first["time"]) - timedelta(days=7)
         mine = any(who in map(person, k["by"]) and at(k["time"]) > since for k, who in made)
-        need(not late and not mine and one != other, "too late, or one person")
+        need(not mine and one != other and other[:1] != ":", "only one person")
         need(not key or key["role"] in ("admin", "officer"), "the role may not confirm")
 
     def waited(self, event: Doc, kind: str, command: Doc) -> Doc:
-        """End a wait, once; of equal requests the first. Return an admission as a grant's event."""
-        by, asked, until = self.waits.pop(command["grant"])
-        need(command.get("client", event["by"]) == by, "the request of another client")
+        """End a wait, of equals the first, or as a person decides; return an admission as grant."""
+        until, first = self.waits.pop(command["grant"])
+        by, asked = first["by"], Doc(first["command"])
+        if said := command if kind == WAITED[3] else command.get("approval"):
+            self.another(event, first, said)
+        need(command.get("client", by if said else event["by"]) == by, "another client's request")
         need((self.now >= until) == (kind == "grant.timed_out.v1"), "admitted or refused untimely")
         request, rest = command.get("request", asked), {"wait": 0, "at_least": 0, "mechanisms": 0}
-        pairs = [*zip(request["mechanisms"], asked["mechanisms"], strict=True)]
-        counts = [[each.get("count", 1) for each in pair] for pair in pairs]
-        fewer = all(asked.get("at_least", most) <= n <= most for n, most in counts)
-        fewer &= all({**one, "count": 0} == {**full, "count": 0} for one, full in pairs)
-        need(fewer and {**request, **rest} == {**asked, **rest}, "not what has waited")
+        kinds = [[{**m, "count": 0} for m in each["mechanisms"]] for each in (request, asked)]
+        some, most = ([m.get("count", 1) for m in x["mechanisms"]] for x in (request, asked))
+        least = [asked["at_least"]] if "at_least" in asked else most  # of its one mechanism
+        same = kinds[0] == kinds[1] and {**request, **rest} == {**asked, **rest}
+        need(same and least <= some <= most, "not what has waited")
         if kind != WAITED[0]:
             return event
-        equal = [n for n, (*w, end) in self.waits.items() if w == [by, asked] and end > self.now]
-        need(all(int(n[1:]) > int(command["grant"][1:]) for n in equal), "it overtakes an equal")
-        return {**event, "type": JUDGED[0], "by": by, "command": request}
+        later = {n: e for n, (end, e) in self.waits.items() if end > self.now and not said}
+        equal = [int(n[1:]) for n, e in later.items() if [e["by"], e["command"]] == [by, asked]]
+        need(all(n > int(command["grant"][1:]) for n in equal), "it overtakes an equal")
+        return {**event, "type": JUDGED[0], "by": by, "command": request, "approval": said}
 
     def register(self, _: Doc, command: Doc) -> None:
         """Register a population: its cells are the product of its dimensions."""
@@ -1153,12 +1162,16 @@ class Audit:
         self.outcome(event, kind, datasets, fired)
 
     def outcome(self, event: Doc, kind: str, datasets: list[str], fired: dict[str, str]) -> None:
-        """Check that a grant is refused, or a record an overrun, if a rule fired that blocks."""
+        """Check that a grant is refused, or approved, or a record an overrun, as rules fired."""
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
         blocked = [n for n in fired if actions.get(n, "block") == "block" and fired[n] not in FLAGS]
         more, recorded = "budget-exceeded" in map(fired.get, blocked), kind == JUDGED[2]
         need((event.get("overrun") is True) == (recorded and more), f"overrun, by {blocked}")
-        need(recorded or (kind == JUDGED[1]) == bool(blocked), f"the outcome, by {blocked}")
+        asks = any(actions.get(n) == "approve" and fired[n] not in FLAGS for n in fired)
+        asks |= event["type"] == "grant.waiting.v1" and "wait" in event["command"]  # it may join
+        approved = event.get("approval") is not None
+        held = recorded or (kind == JUDGED[1]) == (blocked != [] or asks > approved)
+        need(held and asks >= approved, f"the outcome, by {blocked}")
         blocking = [limit for name, limit in self.limits.items() if actions[name] == "block"]
         guards = [x.rule for x in blocking if {*PARTS, "unit", "subjects"}.isdisjoint(x.rule)]
         without = not all(any(self.about(rule, one) for rule in guards) for one in datasets)

@@ -31,6 +31,7 @@ class Call:
     topics: str = ""  # Of problems that it may meet (``description/problem_codes.yaml``)
     media: str = "application/json"  # The types of the answer
     proposes: bool = False  # It may take a second person: 202 and a proposal
+    waits: bool = False  # It may wait, for budget or a person: 202
 
     def __call__(self, handler: Handler) -> Handler:
         """Attach the description to the handler."""

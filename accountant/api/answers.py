@@ -34,6 +34,7 @@ from accountant.budget.waiting.queue import (
 from accountant.door.messages import Reply, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.reporting.statement import lifetime_sums
+from accountant.reporting.texts import ERASED
 from accountant.runtime.service import Answer, Preview, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
@@ -109,7 +110,12 @@ def respond(service: Service, answer: Answer) -> JSONResponse:
 def _status(entry: Entry) -> int:
     if entry.type == outcome.PROPOSED:
         return 202
-    return 201 if entry.type in (outcome.RESERVED, outcome.RECORDED, outcome.REPUBLISHED) else 200
+    return 201 if entry.type in _CREATED else 200
+
+
+_CREATED: Final = frozenset(
+    {outcome.RESERVED, outcome.RECORDED, outcome.REPUBLISHED, outcome.ADMITTED}
+)
 
 
 def proposed_by(answer: Answer) -> JSONResponse | None:
@@ -146,7 +152,9 @@ def _refused(
     reason, advice = decision.reason, service.would_fit(event)
     detail = "" if item is None else f"item {item}: "
     detail += f"refused by rule {reason.rule}: {reason.text}"
-    blocked = [one.rule for one in decision.findings if one.fired and one.action == "block"]
+    if reason.action == "approve":
+        detail += _ALONE if item is not None else _NO_SESSION
+    blocked = [one.rule for one in decision.holding]
     if others := [rule for rule in dict.fromkeys(blocked) if rule != reason.rule]:
         detail += f"; refused, too, by {', '.join(others[:MOST_BESIDE])}"
         detail += f" and {len(others) - MOST_BESIDE} more" if len(others) > MOST_BESIDE else ""
@@ -171,6 +179,12 @@ def _refused(
     )
 
 
+_ALONE: Final = (
+    "; a person has to approve it, and no item of a batch waits: ask for this grant alone"
+)
+_NO_SESSION: Final = "; a person has to approve it, and no session waits: ask for less at once"
+
+
 def _lifetimes(service: Service, event: Event) -> list[deciding.LifetimeTotal]:
     """Return the lifetime totals, as they are now, of the datasets that a request is charged to."""
     if (found := service.around(event)) is None:
@@ -185,10 +199,14 @@ def _waited(service: Service, event: Event, entry: Entry, headers: dict[str, str
     """Return what has become of a request that waited, for a retry and for a poll alike."""
     grant, now = service.grant(event.ledger, f"g{event.sequence}")
     if isinstance(grant, Waiting):
+        asks = service.asks_a_person(event.ledger, grant.id)
         waiting: models.Waiting = {
             "id": grant.id,
             "state": "waiting",
             "until": rfc3339(grant.expires),
+            "waits_for": "approval" if asks else "budget",
+            "asks": asks,
+            "address": f"/v1/populations/{event.ledger}/grants/{grant.id}?wait=30s",
             **_judged(entry, _KEPT.decode(entry.body)),
         }
         if not grant.due(now):
@@ -201,6 +219,8 @@ def _waited(service: Service, event: Event, entry: Entry, headers: dict[str, str
         return Json(_document(Entry.of(end)), 201, headers)
     if isinstance(grant, Settled) and grant.status == "timed out":
         return _timed_out(service, service.event(event.ledger, grant.settled), headers)
+    if isinstance(grant, Settled) and grant.status == "declined":
+        return _declined(service, event, grant.settled, headers)
     raise Conflict(
         "wait-cancelled", f"request {grant.id} was cancelled: ask anew, with another key"
     )
@@ -209,7 +229,7 @@ def _waited(service: Service, event: Event, entry: Entry, headers: dict[str, str
 def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> JSONResponse:
     """Return the last decision on a request that has waited in vain, as a refusal."""
     decision = service.explain(event.ledger, event).decision
-    failed = [one.text for one in decision.findings if one.fired and one.action == "block"]
+    failed = [one.text for one in decision.holding]
     last = f"at last: {failed[0]}" if failed else "it would fit now: ask anew"
     return problem(
         "wait-timed-out",
@@ -219,6 +239,25 @@ def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> JSONR
         decision={"id": f"d{event.sequence}", **decided(decision)},
         charge=amounts(event.body["total"]),
         sequence=event.sequence,
+    )
+
+
+def _declined(
+    service: Service, event: Event, declined: int, headers: dict[str, str]
+) -> JSONResponse:
+    """Return that a person declined a request, with the reason, as a refusal."""
+    decision = service.explain(event.ledger, event).decision
+    texts = service.texts(event.ledger, declined, declined)
+    reason = next((one.text for one in texts if one.field == "reason"), ERASED)
+    return problem(
+        "approval-declined",
+        403,
+        f"request g{event.sequence} was declined: {reason}",
+        headers,
+        reason=reason,
+        decision={"id": f"d{event.sequence}", **decided(decision)},
+        charge=amounts(event.body["total"]),
+        sequence=declined,
     )
 
 
@@ -352,8 +391,7 @@ def previews_view(found: Sequence[Foreseen], sequence: int) -> deciding.Previews
     items: list[deciding.Foreseen] = []
     for one in found:
         kept = _KEPT.decode(one.entry.body)
-        outcome = ("flag" if kept.fired else "allow") if one.granted else "block"
-        items.append({"outcome": outcome, "charge": amounts(kept.total), "flags": _flags(kept)})
+        items.append({"outcome": one.outcome, "charge": amounts(kept.total), "flags": _flags(kept)})
     return {"items": items, "granted": sum(one.granted for one in found), "sequence": sequence}
 
 
@@ -365,6 +403,9 @@ def preview_view(preview: Preview) -> deciding.Preview:
         "fits": preview.fits,
         "sequence": preview.sequence,
     }
+    if found["decision"]["outcome"] == "approve":
+        asks = ", ".join(one.rule for one in preview.decision.holding)
+        found["note"] = f"it would wait for a person, whose approval {asks} asks for"
     if per := preview.request.costs.bill.per:
         found["charge_per"] = {unit: amounts(charge) for unit, charge in per}
     if preview.request.on.beyond:

@@ -13,7 +13,7 @@ from accountant.api import problems
 from accountant.api.access import Call, TheService
 from accountant.api.answers import ready
 from accountant.api.models.reading import Health
-from accountant.api.routes import proposing, reading, registering, spending
+from accountant.api.routes import approving, proposing, reading, registering, spending
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
@@ -58,7 +58,8 @@ def create_app(service: Service, settings: Settings, publisher: Publisher) -> Ap
 
     for router in (
         *(registering.router, spending.router, spending.sessions),
-        *(proposing.router, proposing.keys, reading.router, reading.evidence),
+        *(proposing.router, proposing.keys, approving.router),
+        *(reading.router, reading.evidence),
     ):
         app.include_router(router)
 

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from accountant.api.models import deciding, fields, proposing
+from accountant.api.models import approving, deciding, fields, proposing
 from accountant.api.models import spending as models
 from accountant.budget import explain
 from accountant.budget.decide.proposing import why
@@ -16,14 +16,16 @@ from accountant.budget.facts import final_of
 from accountant.budget.policy import Policy
 from accountant.budget.population import packing
 from accountant.budget.proposals import Proposal, after
+from accountant.budget.rules.base import Finding
 from accountant.budget.state import Grant, Settled
 from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, NOTHING, Charge
 from accountant.reporting.texts import PAGE, Texts
+from accountant.runtime.reader import Approvable
 from accountant.runtime.service import Service
 
-ENDED_WAITS: Final = ("admitted", "timed out", "cancelled")
+ENDED_WAITS: Final = ("admitted", "timed out", "cancelled", "declined")
 RECOVERED: Final = "ledger.recovered.v1"
 
 
@@ -60,6 +62,38 @@ def proposal_now(one: Proposal, place: str, now: int) -> proposing.Proposal:
     if one.closed is not None:
         found |= {"closed": one.closed, "closed_by": one.closed_by or ""}
     return found
+
+
+def approval_view(service: Service, population: str, found: Approvable) -> approving.Approval:
+    """Return a request that waits for a person, with what it would do."""
+    from accountant.reporting.effect import effect_of  # noqa: PLC0415 as all that informs
+
+    waiting, decision = found.waiting, found.decision
+    event = service.event(population, waiting.sequence)
+    asked = Texts(partial(service.texts, population), page=1).opened(event)
+    held = decision.holding
+    return {
+        "id": waiting.id,
+        "digest": waiting.digest,
+        "client": waiting.by,
+        "request": in_names(service, population, asked.body["command"]),
+        "charge": amounts(event.body["total"]),
+        "asks": [_said(one) for one in held if one.action == "approve"],
+        "blocked_by": [_said(one) for one in held if one.action == "block"],
+        "effect": [
+            cast(approving.Effect, line)
+            for line in effect_of(found.state, waiting.by, waiting.asks(), found.now)
+        ],
+        "until": rfc3339(waiting.expires),
+        "next": "an admin or officer other than the client reads this, and names its digest: POST "
+        f"/v1/populations/{population}/approvals/{waiting.id}/approve, or …/decline with a reason",
+        "sequence": event.sequence,
+        "time": rfc3339(event.time),
+    }
+
+
+def _said(one: Finding) -> approving.Said:
+    return {"rule": one.rule, "code": one.code, "text": one.text}
 
 
 def amounts(charge: Charge | dict[str, Any]) -> fields.Charge:
@@ -131,6 +165,10 @@ def grant_view(
     command = event.body["command"]
     if "request" in command:
         view["waited_as"] = command["grant"]
+        if "approval" in command:
+            view["approved_by"] = event.by
+    if isinstance(grant, Waiting):
+        view["waits_for"] = "approval" if service.asks_a_person(ledger, grant.id) else "budget"
     return {
         **view,
         "request": in_names(service, ledger, command.get("request", asked.body["command"])),

@@ -43,11 +43,11 @@ def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
                 for name, digest in _sealed_in(canonical(command)):
                     yield field_of(place, name), digest
         return
-    if body.endswith(_CAME_TO):  # the texts are sealed in the event that began the wait
-        return
+    # The texts of what waited are sealed where the wait began; an approval has a reason of its own.
+    fields = ("reason",) if body.endswith(_CAME_TO) else FIELDS
     for found in _SEALED.finditer(body):
         name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode(errors="replace")
-        if name in FIELDS:
+        if name in fields:
             yield name, found[1].decode()
 
 

@@ -127,15 +127,16 @@ class _Trials:
         return found
 
     def advice_on_count(self) -> Advice:
-        """Return advice on the count alone of a request of one mechanism."""
-        if any(one.code != LimitRule.code for one in self._blocking()):
+        """Return advice on the count alone of a request of one mechanism: the most that is granted,
+        and that no person has to approve.
+        """
+        if any(one.code != LimitRule.code and one.action == "block" for one in self._blocking()):
             return {}
         [mechanism] = self._mechanisms
         return self._count(mechanism)
 
     def _blocking(self) -> list[Compared]:
-        fired = evaluate(self._state, self._asked).fired
-        return [one for one in fired if one.action == "block"]
+        return evaluate(self._state, self._asked).holding
 
     def _count(self, mechanism: Mechanism) -> Advice:
         """Find the largest count that is admitted. A count of n costs n times as much as one."""
@@ -216,7 +217,7 @@ class _Trials:
         return {}
 
     def _admits(self, costs: Costs) -> bool:
-        return evaluate(self._state, self._at(costs)).outcome != "block"
+        return evaluate(self._state, self._at(costs)).granted
 
     def _priced_at(self, charge: Charge) -> Costs:
         """Return the costs at another price of the one mechanism."""

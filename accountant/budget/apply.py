@@ -29,7 +29,7 @@ from accountant.budget.changes import (
     Wait,
     arrival,
 )
-from accountant.budget.commands import DEFAULT_TTL, Batch
+from accountant.budget.commands import APPROVAL_WAIT, DEFAULT_TTL, Batch
 from accountant.budget.facts import SECOND
 from accountant.budget.grants import Ending, Grant
 from accountant.budget.handlers import HANDLERS, selection_of
@@ -41,6 +41,7 @@ from accountant.budget.outcome import (
     COMMITTED,
     DECLINED,
     EXPIRED,
+    NOT_APPROVED,
     NOTED,
     PROPOSED,
     RECORDED,
@@ -236,7 +237,7 @@ def _wait(state: State, event: Event) -> Change:
         reach_in(event.body),
         to_keep(written(command)),
         event.time,
-        event.time + command["wait"] * SECOND,
+        event.time + command.get("wait", APPROVAL_WAIT) * SECOND,
         event.sequence,
     )
     arriving = arrival(state, event.by, [envelope_of(event).command])
@@ -316,6 +317,7 @@ _CHANGES: Final[dict[str, Callable[[State, Event], Change]]] = {
     ADMITTED: _admit,
     TIMED_OUT: _leave("timed out"),
     CANCELLED: _leave("cancelled"),
+    NOT_APPROVED: _leave("declined"),
     batches.OPENED: _open_batch,
     batches.REFUSED: _refused_batch,
 }

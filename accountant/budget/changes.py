@@ -16,6 +16,7 @@ from accountant.budget.bill import Bill, Per
 from accountant.budget.commands import AskGrant, Command, OpenSparseVector
 from accountant.budget.grants import AccountKey, Ending, Grant
 from accountant.budget.population.selection import Selection
+from accountant.budget.proposals import digest_of
 from accountant.budget.request import selected
 from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import Entry
@@ -139,7 +140,7 @@ class Wait(NamedTuple):
 
     def fold(self, state: State, entry: Entry) -> list[Counted] | None:
         """Keep the request, as it arrives."""
-        state.waiting.keep(self.waiting)
+        state.waiting.keep(self.waiting._replace(digest=digest_of(entry.body)))
         return self.arriving.fold(state, entry)
 
     def undo(self, state: State, before: list[Counted] | None) -> None:
@@ -149,7 +150,7 @@ class Wait(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Let a request wait no longer: it timed out, or its client cancelled it."""
+    """Let a request wait no longer: it timed out, or was cancelled or declined."""
 
     sequence: int
     ending: Ending

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from accountant.budget.accounts.peak import times
 from accountant.budget.request import Request
 from accountant.budget.rules import built_in
-from accountant.budget.rules.base import STRICTNESS, Compared, Ruling, View
+from accountant.budget.rules.base import HOLDING, STRICTNESS, Compared, Ruling, View
 from accountant.budget.rules.comparing import cut
 from accountant.budget.state import State
 from accountant.privacy.units import Charge
@@ -26,8 +26,18 @@ class Judgement(NamedTuple):
 
     @property
     def outcome(self) -> Ruling:
-        """allow, flag or block: the strictest action that fired."""
+        """allow, flag, approve or block: the strictest action that fired."""
         return self.fired[0].action if self.fired else "allow"
+
+    @property
+    def granted(self) -> bool:
+        """Whether the request is granted at once: nothing blocks it, and no person is asked."""
+        return not self.fired or self.fired[0].action not in HOLDING
+
+    @property
+    def holding(self) -> list[Compared]:
+        """The comparisons that keep it from being granted at once."""
+        return [one for one in self.fired if one.action in HOLDING]
 
 
 def order_of(one: Compared) -> tuple[bool, int, bool]:

@@ -26,7 +26,7 @@ from accountant.budget.request import (
     terms_of,
 )
 from accountant.budget.rules import built_in
-from accountant.budget.rules.base import Compared, Finding, Rule, Ruling, Told
+from accountant.budget.rules.base import HOLDING, Compared, Finding, Rule, Ruling, Told
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.units import Charge
@@ -43,8 +43,13 @@ class Decision(NamedTuple):
 
     @property
     def reason(self) -> Finding:
-        """The first rule that blocks."""
-        return next(one for one in self.findings if one.fired and one.action == "block")
+        """The first rule that blocks, or else that asks for a person's approval."""
+        return self.holding[0]
+
+    @property
+    def holding(self) -> list[Finding]:
+        """The findings that keep the request from being granted at once, the reason first."""
+        return [one for one in self.findings if one.fired and one.action in HOLDING]
 
 
 class Explained(NamedTuple):
@@ -76,14 +81,17 @@ def explain(
         for rule in adopted.policy.rules:
             if (compared := _compared(rule, told)) is not None:
                 findings += _worded(rule, compared, told)
-    return Explained(decision_of(findings, recorded=event.type == RECORDED), request)
+    through = event.type in (RECORDED, RESERVED)  # the latter with a person's approval, if any
+    return Explained(decision_of(findings, through=through), request)
 
 
-def decision_of(findings: Sequence[Finding], *, recorded: bool = False) -> Decision:
-    """Return the decision that ``findings`` lead to. Recorded invocations are never blocked."""
+def decision_of(findings: Sequence[Finding], *, through: bool = False) -> Decision:
+    """Return the decision that ``findings`` lead to. What was recorded, or approved, went
+    ``through``: it is flagged at most.
+    """
     ordered = tuple(sorted(findings, key=lambda one: order_of(Compared(*one[:4]))))
     outcome: Ruling = ordered[0].action if ordered and ordered[0].fired else "allow"
-    return Decision("flag" if recorded and outcome == "block" else outcome, ordered)
+    return Decision("flag" if through and outcome in HOLDING else outcome, ordered)
 
 
 def in_words(

@@ -70,8 +70,10 @@ class AccountKey(NamedTuple):
 
 
 Bookings = tuple[tuple[AccountKey, Charge], ...]
-Ending = Literal["committed", "released", "expired", "admitted", "timed out", "cancelled"]
-"""How a grant ends; the last three are the endings of a request that waits."""
+Ending = Literal[
+    "committed", "released", "expired", "admitted", "timed out", "cancelled", "declined"
+]
+"""How a grant ends; the last four are the endings of a request that waits."""
 Status = Literal["reserved"] | Ending
 _ENDINGS: Final[tuple[Ending, ...]] = (
     "committed",
@@ -80,6 +82,7 @@ _ENDINGS: Final[tuple[Ending, ...]] = (
     "admitted",
     "timed out",
     "cancelled",
+    "declined",
 )
 
 # A settled grant in one number: 1 + its ending, two flags, the numbers of its owner and dataset.

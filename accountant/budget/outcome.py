@@ -33,6 +33,7 @@ WAITING: Final = "grant.waiting.v1"
 ADMITTED: Final = "grant.admitted.v1"
 TIMED_OUT: Final = "grant.timed_out.v1"
 CANCELLED: Final = "grant.cancelled.v1"
+NOT_APPROVED: Final = "grant.declined.v1"
 
 
 Body = dict[str, Any]

@@ -68,8 +68,8 @@ def fits_after(state: State, request: Request) -> int | None:
 
 
 def _in_the_way(state: State, request: Request) -> list[LimitRule]:
-    """Return the limits that refuse a request; none if something else does."""
-    fired = [one for one in evaluate(state, request).fired if one.action == "block"]
+    """Return the limits that hold a request up; none if something else does."""
+    fired = evaluate(state, request).holding
     blocking = {one.rule for one in fired if one.code == LimitRule.code}
     if len(blocking) < len(fired) or state.adopted is None:
         return []
@@ -77,7 +77,7 @@ def _in_the_way(state: State, request: Request) -> list[LimitRule]:
 
 
 def _admits(state: State, request: Request) -> bool:
-    return evaluate(state, request).outcome != "block"
+    return evaluate(state, request).granted
 
 
 def _rule_fits_from(state: State, request: Request, rule: LimitRule) -> int | None:

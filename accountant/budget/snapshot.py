@@ -73,8 +73,8 @@ BookingsRow = tuple[tuple[Number, Number], ...]
 """Accounts, and the charges that they hold of a grant."""
 EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...], bool, bool, Big]
 """The facts of an epoch beside its rule: number, since, chosen, orders, carried, whole, begun."""
-WaitingRow = tuple[str, str, str, Big, Big, Number]
-"""A request that waits: client, datasets, command, since when, until when, sequence."""
+WaitingRow = tuple[str, str, str, Big, Big, Number, str]
+"""A request that waits: client, datasets, command, since when, until when, sequence, digest."""
 PerRow = tuple[tuple[str, Number], ...]
 """Further units, and what they are charged."""
 AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
@@ -424,15 +424,16 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
 
 
 def _waiting_row(one: Waiting) -> WaitingRow:
-    return one.by, one.on.text, one.command.decode(), one.opened, one.expires, one.sequence
+    when = one.opened, one.expires, one.sequence
+    return one.by, one.on.text, one.command.decode(), *when, one.digest
 
 
 def _waiting(row: WaitingRow) -> Waiting:
-    by, on, command, opened, expires, sequence = row
+    by, on, command, opened, expires, sequence, digest = row
     if not isinstance(orjson.loads(command), dict):
         raise ValueError("the command of a waiting request is no object")
     about = by, Reach.read(on), command.encode()
-    return Waiting(f"g{sequence}", *about, opened, expires, sequence)
+    return Waiting(f"g{sequence}", *about, opened, expires, sequence, digest)
 
 
 def _adopted_row(adopted: Adopted) -> AdoptedRow:

@@ -91,7 +91,8 @@ def preview(
     if json:
         common.print_json(document)
     else:
-        common.show(f"decision: {decision['outcome']}")
+        note = f" ({document['note']})" if "note" in document else ""
+        common.show(f"decision: {decision['outcome']}{note}")
         for rule in decision["rules"]:
             _show_rule(rule["rule"], rule["action"] if rule["fired"] else "ok", rule["text"])
         common.show(f"requests like this that the limits admit: {document['fits']}")

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from accountant.budget.policy import Policy
 
 _DAY: Final = 86_400 * 1_000_000
-_WORDS: Final[dict[str, str]] = {"allow": "allowed", "flag": "flagged", "block": "refused"}
+_WORDS: Final[dict[str, str]] = {
+    "allow": "allowed",
+    "flag": "flagged",
+    "approve": "left to a person",
+    "block": "refused",
+}
 
 
 @policy.command()

@@ -24,6 +24,7 @@ from accountant.config.settings import Settings
 from accountant.reporting.safely import visible
 
 if TYPE_CHECKING:
+    from accountant.config.origins import Origin
     from accountant.publishing.publisher import Publisher
     from accountant.runtime.service import Service
 
@@ -39,9 +40,8 @@ app = typer.Typer(
     name="accountant",
     help="Keep account of how much differential privacy has been spent. Settings are read from "
     "ACCOUNTANT_* variables; the options below override them. Where ACCOUNTANT_URL is set, "
-    "accounts, confirm, decline, explain, export, preview, proposals, receipt, report and verify "
-    "ask that service, unless they "
-    "are given --local.",
+    "accounts, approvals, approve, confirm, decline, explain, export, preview, proposals, receipt, "
+    "report and verify ask that service, unless they are given --local.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -106,12 +106,32 @@ def local_service() -> Iterator[Service]:
         vault=Vault(chosen.home),
         snapshots=Snapshots(chosen.home),
         most_waiting=chosen.most_waiting,
+        callbacks=callbacks_of(chosen),
     )
     try:
         service.ledgers.names()  # fail now if the database is missing or not migrated
         yield service
     finally:
         service.close()
+
+
+def callbacks_of(chosen: Settings) -> frozenset[Origin]:
+    """Return where callbacks may go. Raise ValueError, naming the variable, for what is no host,
+    and for hosts without a secret to sign by.
+    """
+    from accountant.config.origins import origins_of  # noqa: PLC0415
+    from accountant.notifying.webhook import secret_of  # noqa: PLC0415
+
+    try:
+        found = origins_of(chosen.callback_hosts)
+    except ValueError as error:
+        raise ValueError(f"ACCOUNTANT_CALLBACK_HOSTS: {error}") from None
+    try:
+        if found:
+            secret_of(chosen.callback_secret)
+    except ValueError as error:
+        raise ValueError(f"ACCOUNTANT_CALLBACK_SECRET: {error}") from None
+    return found
 
 
 def publisher_of(service: Service) -> Publisher:

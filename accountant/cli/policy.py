@@ -58,12 +58,16 @@ def lint(
     found, _ = parse_policy(common.read_bytes(file).decode())
     rows = [_row(rule, neighbouring) for rule in found.limits]
     scopes = {rule.id: rule.data for rule, _ in found.scopes}
+    asks = [rule.id for rule in found.rules if rule.action == "approve"]
     if json or not common.out.is_terminal:
-        document = {"neighbouring": neighbouring.value, "limits": rows, "about": scopes}
+        document: dict[str, Any] = {"neighbouring": neighbouring.value, "limits": rows}
+        document |= {"about": scopes, "approve": asks}
         common.print_json(document | {"depletion": [], "relaxed": []} | told_of(found))
         return
     for name, about in scopes.items():
         common.show(f"{name} is about {about}")
+    if asks:
+        common.show(f"a person decides about what fires {', '.join(asks)}")
     _show_told(found)
     for row in rows:
         orders = f" (orders: {', '.join(row['orders'])})" if row["orders"] else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -23,6 +23,7 @@ Population = Annotated[
     str | None, typer.Option("--population", "-p", help="name of the population")
 ]
 Keys = Annotated[bool, typer.Option("--keys", help="those of API keys")]
+_MOST_DIGITS: Final = 15
 Number = Annotated[int, typer.Argument(help="the proposal's number", min=0)]
 Digest = Annotated[str, typer.Option(help="the digest of the proposal that you read")]
 KeyFile = Annotated[
@@ -76,22 +77,34 @@ def confirm(
 
 @common.app.command()
 def decline(
-    proposal: Number,
+    proposal: Annotated[str, typer.Argument(help="a proposal's number, or a request such as g42")],
     reason: Annotated[str, typer.Option(help="why; recorded")],
     population: Population = None,
     keys: Keys = False,
+    digest: Annotated[
+        str | None, typer.Option(help="of a request: the digest of what you read")
+    ] = None,
     key_file: KeyFile = None,
     local: common.LocalOption = False,
 ) -> None:
-    """Decline a proposal, or withdraw your own."""
+    """Decline a proposal, or withdraw your own; or decline a request that waits for a person."""
+    about = _about(population, keys=keys)
+    if about is not None and proposal.startswith("g"):
+        from accountant.cli.approving import decline_grant  # noqa: PLC0415 it imports this module
+
+        decline_grant(proposal, about, digest, reason, key_file)
+        return
+    if not (proposal.isascii() and proposal.isdigit() and len(proposal) <= _MOST_DIGITS):
+        raise Invalid("unknown-proposal", f"{proposal!r} is no proposal: write 7, or g42")
+    number = int(proposal)
 
     def close(service: Service, about: str | None, by: str, key: Key | None) -> Event:
         if about is None:
-            return service.decline_key(proposal, by, reason)
-        command = DeclineChange(proposal=proposal, reason=reason)
+            return service.decline_key(number, by, reason)
+        command = DeclineChange(proposal=number, reason=reason)
         return service.execute(about, Envelope(by, command)).events[-1]
 
-    _close(proposal, "declined", _about(population, keys=keys), key_file, close)
+    _close(number, "declined", about, key_file, close)
 
 
 def _about(population: str | None, *, keys: bool) -> str | None:

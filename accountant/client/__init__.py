@@ -21,7 +21,14 @@ from accountant.client.calls import (
     record_item,
     release_item,
 )
-from accountant.client.errors import AccountantError, Failed, MayHaveRun, Refused, Unreachable
+from accountant.client.errors import (
+    AccountantError,
+    Failed,
+    MayHaveRun,
+    NeedsApproval,
+    Refused,
+    Unreachable,
+)
 from accountant.client.ledger import Checkpoint, LedgerBroken, LedgerEvent
 from accountant.client.mechanisms import (
     Mechanism,
@@ -68,6 +75,7 @@ __all__ = [
     "LedgerEvent",
     "MayHaveRun",
     "Mechanism",
+    "NeedsApproval",
     "Refused",
     "Registrar",
     "Session",

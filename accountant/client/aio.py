@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 from accountant.client import calls, results
 from accountant.client.calls import About, Asked, Datasets, Ran, Settles
 from accountant.client.environment import key_of
-from accountant.client.errors import AccountantError, Body, Failed, Unreachable
+from accountant.client.errors import (
+    AccountantError,
+    Body,
+    Failed,
+    NeedsApproval,
+    Unreachable,
+)
 from accountant.client.files import Bundle
 from accountant.client.ledger import Checkpoint, Continuation, LedgerEvent
 from accountant.client.mechanisms import Mechanism
@@ -250,20 +256,28 @@ class AsyncClient(AsyncSender):
     ) -> Pending[AsyncGrant]:
         """Ask for budget before anything runs. Raise Refused. ``tracked``: see Grant.
 
-        With ``wait`` it returns once budget is free, perhaps for fewer invocations, if ``at_least``
-        says so (``answer["count"]``); raise Refused when the time is over.
+        With ``wait`` it returns once budget is free and a person has approved, if one has to,
+        perhaps for fewer invocations, if ``at_least`` says so (``answer["count"]``); raise Refused
+        when it is declined, or the time is over. Without it raise NeedsApproval.
         """
         call = calls.reserve("/grants", dataset=dataset, mechanisms=mechanisms, **more)
-        return Pending(self._granted(call, Uses(mechanisms, tracked=tracked)))
+        waits = more.get("wait") is not None
+        return Pending(self._granted(call, Uses(mechanisms, tracked=tracked), waits=waits))
 
-    async def _granted(self, call: Call[calls.Reserved], uses: Uses) -> AsyncGrant:
-        reserved = await self.until_decided(call)
+    async def _granted(self, call: Call[calls.Reserved], uses: Uses, *, waits: bool) -> AsyncGrant:
+        reserved = await self.until_decided(call, waits=waits)
         uses.grant(reserved.body.get("count"))
         return AsyncGrant(self, reserved, uses)
 
-    async def until_decided(self, call: Call[calls.Reserved]) -> calls.Reserved:
-        """Send a request for a reservation; return once it does not wait any more."""
+    async def until_decided(
+        self, call: Call[calls.Reserved], *, waits: bool = True
+    ) -> calls.Reserved:
+        """Send a request for a reservation; return once it does not wait any more. Raise
+        NeedsApproval if it ``waits`` for nobody here, and a person has to approve it.
+        """
         first = reserved = await self.send(call)
+        if not waits and reserved.body["state"] == calls.WAITS:
+            raise NeedsApproval(reserved.body)
         while reserved.body["state"] == calls.WAITS:
             await self.send(calls.polled(reserved.body["id"]))
             reserved = await self.send(call)

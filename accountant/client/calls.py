@@ -68,12 +68,14 @@ class About(TypedDict, total=False):
 
 class Asked(About, total=False):
     """Also of a request for a reservation: the seconds until it expires; how long it may wait for
-    budget (seconds, or ``7d``), and the least count that is accepted then; its key if no item.
+    budget or a person (seconds, or ``7d``), the least count that is accepted then, and an address
+    to which is told what became of it; its key if no item.
     """
 
     ttl_seconds: int | None
     wait: int | str | None
     at_least: int | None
+    callback: str | None
     idempotency_key: str | None
 
 
@@ -346,6 +348,29 @@ def decline(
     path = f"/proposals/{number}/decline"
     call = post(path, document, {"reason": reason}, idempotency_key=idempotency_key)
     return replace(call, of_keys=of_keys)
+
+
+def approvals() -> Call[list[Body]]:
+    """Read the requests that wait for a person."""
+    return get("/approvals", lambda body: list(body["approvals"]), limit=PAGE)
+
+
+def approve(
+    grant: str, digest: str, reason: str | None = None, idempotency_key: str | None = None
+) -> Call[Body]:
+    """Approve a request of another person."""
+    body = present({"digest": digest, "reason": reason})
+    path = f"/approvals/{quote(grant)}/approve"
+    return post(path, document, body, idempotency_key=idempotency_key)
+
+
+def decline_grant(
+    grant: str, digest: str, reason: str, idempotency_key: str | None = None
+) -> Call[Body]:
+    """Decline a request of another person."""
+    body = {"digest": digest, "reason": reason}
+    path = f"/approvals/{quote(grant)}/decline"
+    return post(path, document, body, idempotency_key=idempotency_key)
 
 
 def grant_item(dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]) -> Body:

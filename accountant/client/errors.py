@@ -76,8 +76,9 @@ class Refused(_Problem):
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The ids of the rules that block."""
-        fired = (r for r in self.decision["rules"] if r["fired"] and r["action"] == "block")
+        """The ids of the rules that block, or ask for a person's approval."""
+        holds = ("block", "approve")
+        fired = (r for r in self.decision["rules"] if r["fired"] and r["action"] in holds)
         return tuple(rule["rule"] for rule in fired)
 
 
@@ -91,6 +92,25 @@ class Unreachable(AccountantError):
         self.idempotency_key = idempotency_key
         times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
         super().__init__(f"{url} gave no answer in {times}: {reason}")
+
+
+class NeedsApproval(AccountantError):
+    """A person has to approve the request, which waits for that, and holds no budget. Nothing may
+    run.
+
+    To wait for it in the program, ask with ``wait``. Or ask again later, with the same
+    ``idempotency_key``.
+    """
+
+    def __init__(self, waiting: Mapping[str, Any]) -> None:
+        self.waiting = dict(waiting)
+        self.id, self.until = str(waiting["id"]), str(waiting["until"])
+        self.rules = tuple(map(str, waiting.get("asks", ())))
+        asks = f" (asked for by {', '.join(self.rules)})" if self.rules else ""
+        super().__init__(
+            f"request {self.id} waits until {self.until} for a person's approval{asks}: ask with "
+            "wait=… to wait here, or again later with the same idempotency key"
+        )
 
 
 class MayHaveRun(AccountantError):

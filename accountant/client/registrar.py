@@ -1,4 +1,6 @@
-"""Calls of administrators and officers: a population, its datasets and policy, proposals."""
+"""Calls of administrators and officers: a population, its datasets and policy, proposals,
+approvals.
+"""
 
 from __future__ import annotations
 
@@ -131,3 +133,19 @@ class Registrar(Sender):
     def decline_key(self, proposal: int, reason: str) -> Body:
         """Decline an API key that was proposed."""
         return self.send(calls.decline(proposal, reason, of_keys=True))
+
+    def approvals(self) -> list[Body]:
+        """Return the requests that wait for a person, in the order in which they came: what asks
+        for approval, what blocks each now, and what it would do to each account.
+        """
+        return self.send(calls.approvals())
+
+    def approve(self, grant: str, digest: str, reason: str | None = None) -> Body:
+        """Approve another person's request, by the digest of what you read. Return the grant. Needs
+        the key of an admin or officer.
+        """
+        return self.send(calls.approve(grant, digest, reason))
+
+    def decline_grant(self, grant: str, digest: str, reason: str) -> Body:
+        """Decline another person's request, with a reason that its client is told."""
+        return self.send(calls.decline_grant(grant, digest, reason))

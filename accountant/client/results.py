@@ -151,7 +151,7 @@ class Finding(Document):
 
     @property
     def action(self) -> str:
-        """``block`` or ``flag``, when it fires."""
+        """``block``, ``approve`` or ``flag``, when it fires."""
         return str(self.body["action"])
 
     @property
@@ -177,7 +177,7 @@ class Decision(Document):
 
     @property
     def outcome(self) -> str:
-        """``allow``, ``flag`` or ``block``."""
+        """``allow``, ``flag``, ``approve`` (a person has to) or ``block``."""
         return str(self.body["outcome"])
 
     @property
@@ -193,7 +193,7 @@ class Preview(Document):
 
     @property
     def outcome(self) -> str:
-        """``allow``, ``flag`` or ``block``."""
+        """``allow``, ``flag``, ``approve`` (a person has to) or ``block``."""
         return str(self.body["decision"]["outcome"])
 
     @property
@@ -367,7 +367,7 @@ class GrantState(Document):
     @property
     def state(self) -> str:
         """``reserved``, ``committed``, ``released`` or ``expired``; of a request that waits
-        ``waiting``, ``timed_out`` or ``cancelled``.
+        ``waiting``, ``timed_out``, ``cancelled`` or ``declined``.
         """
         return str(self.body["state"])
 

@@ -43,6 +43,9 @@ class Settings:
     max_held_bytes: int = _within(1_000_000, 10**12, 64 << 20)
     clock_ahead_hours: float = _within(0.01, 24 * 366, 24.0)
     one_core: bool = True
+    callback_hosts: str = ""
+    callback_secret: str = field(default="", repr=False)
+    callback_seconds: float = _within(0.05, 3_600, 2.0)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:

@@ -62,7 +62,7 @@ _LISTED: Final[dict[str, Callable[[Compared | Finding], bool]]] = {
     "overrun": lambda one: one.action == "block" and one.code == "budget-exceeded",
     "against_rule": lambda one: one.action == "block" and one.code != "budget-exceeded",
     "blocked": lambda one: one.action == "block",
-    "flagged": lambda one: one.action == "flag" and one.code != UNVERIFIABLE,
+    "flagged": lambda one: one.action != "block" and one.code != UNVERIFIABLE,
     "unverifiable": lambda one: one.code == UNVERIFIABLE,
     "understated": lambda one: one.code == "claim-understated",
 }

@@ -1,4 +1,4 @@
-"""Who waits for budget, and what was let in only because a limit is relaxed in its context."""
+"""Who waits for budget or a person, and what only a relaxed limit let in."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def _wait(state: State, one: Waiting, texts: Texts) -> WaitFacts:
 
 
 def _held_up(state: State, one: Waiting) -> tuple[str, tuple[str, ...], str]:
-    """Return what the request costs, and by which rules, in words, it is refused for now."""
+    """Return what the request costs, and which rules, in words, hold it up for now: they block it,
+    or leave it to a person.
+    """
     asks = one.asks()
     try:
         request = prepare(state, one.by, asks, state.time).among(0)
@@ -61,9 +63,11 @@ def _held_up(state: State, one: Waiting) -> tuple[str, tuple[str, ...], str]:
         return INFINITE, (), problem.detail
     epsilon = request.total.amount(Currency.EPSILON)
     decision = in_words(state, request, evaluate(state, request), asks.to_json())
-    blocking = [each for each in decision.findings if each.fired and each.action == "block"]
-    said = "; ".join(each.text for each in blocking)
-    return epsilon, tuple(each.rule for each in blocking), said or _NOT_LOOKED_AT
+    said = "; ".join(
+        f"a person has to approve: {each.text}" if each.action == "approve" else each.text
+        for each in decision.holding
+    )
+    return epsilon, tuple(each.rule for each in decision.holding), said or _NOT_LOOKED_AT
 
 
 @dataclass(slots=True)

@@ -20,7 +20,11 @@ from accountant.config import shipped
 from accountant.privacy.filters import FILTERS
 from accountant.privacy.units import INFINITE, Currency, decimal_of
 
-_ACTIONS: Final = {"block": "blocked", "flag": "let through and flagged"}
+_ACTIONS: Final = {
+    "block": "blocked",
+    "approve": "held until a person approves it",
+    "flag": "let through and flagged",
+}
 _WIDER: Final = 1e-12
 _COUNTABLE: Final = Decimal("13.8")
 """Up to about ln(1,000,000) a factor is printed in full; a larger one "exceeds a million"."""

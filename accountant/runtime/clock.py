@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from accountant.budget.commands import DAY, AskGrant, Envelope, OpenSparseVector
+from accountant.budget.commands import DAY, ApproveGrant, AskGrant, Envelope, OpenSparseVector
 from accountant.budget.errors import Unavailable
 from accountant.budget.state import State
 from accountant.ledger.events import rfc3339
@@ -38,6 +38,8 @@ LONGEST: Final = 30 * DAY * _SECOND
 """The longest life of a grant: after a longer pause all would expire at the first reading."""
 _TICKING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that cannot be set, and counts the machine's sleep where the system has such a clock."""
+_GRANTS: Final = AskGrant | OpenSparseVector | ApproveGrant
+"""Commands by which somebody gets budget."""
 _log = structlog.get_logger()
 
 
@@ -81,7 +83,7 @@ class CheckedTime(NamedTuple):
     def admit(self, asked: Envelope) -> None:
         """Raise Unavailable for a request for budget while the clock is in doubt."""
         commands = asked.items or (asked.command,)
-        if self.doubt and any(isinstance(one, AskGrant | OpenSparseVector) for one in commands):
+        if self.doubt and any(isinstance(one, _GRANTS) for one in commands):
             raise self.doubt.problem()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 import structlog
@@ -14,8 +15,9 @@ from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.advice import Advice, would_fit
 from accountant.budget.batches import as_single
 from accountant.budget.commands import AskGrant, Envelope, OpenSparseVector, command_from_json
+from accountant.budget.decide.approving import asking, looked_at
 from accountant.budget.decide.proposing import known
-from accountant.budget.errors import NotFound, Problem, Unavailable
+from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
 from accountant.budget.evaluate import evaluate, how_many
 from accountant.budget.explain import JUDGED, Decision, Explained, explain, in_words
 from accountant.budget.handlers import HANDLERS
@@ -50,6 +52,27 @@ class Preview(NamedTuple):
     decision: Decision
     fits: int
     sequence: int
+
+
+class Approvable(NamedTuple):
+    """A request that waits for a person, as it would be decided now. ``state`` is a copy."""
+
+    waiting: Waiting
+    decision: Decision
+    state: State
+    now: int
+
+
+def _approvable(state: State, waiting: Waiting, now: int) -> Approvable | None:
+    """Return a request that waits, if a person has to approve it and still can."""
+    try:
+        request, judgement = looked_at(state, waiting, now)
+    except Problem:  # the terms have changed: it cannot be judged any more
+        return None
+    if waiting.due(now) or not asking(judgement):
+        return None
+    decision = in_words(state, request, judgement, waiting.asks().to_json())
+    return Approvable(waiting, decision, state, now)
 
 
 class Reader:
@@ -157,6 +180,37 @@ class Reader:
         """Return what is charged by now, as a second person is told it. Raise NotFound."""
         with self._up_to_date(ledger) as state:
             return owed(state)
+
+    def asks_a_person(self, ledger: str, name: str) -> list[str]:
+        """Return the rules that ask for a person's approval of a request that waits, as things are
+        now; none if it waits for budget alone, or no more. Raise NotFound.
+        """
+        with self._up_to_date(ledger) as state:
+            found = state.grant(name)
+            if not isinstance(found, Waiting):
+                return []
+            return asking(looked_at(state, found, self.now(state))[1])
+
+    def approvals(self, ledger: str, most: int) -> list[Approvable]:
+        """Return at most ``most`` requests that wait for a person, in the order in which they came.
+        Other requests do not wait. Raise NotFound.
+        """
+        state = self.state(ledger)
+        now = self.now(state)
+        found = (_approvable(state, one, now) for one in state.waiting.in_order())
+        return list(islice(filter(None, found), most))
+
+    def approval(self, ledger: str, name: str) -> Approvable:
+        """Return a request that waits for a person. Raise NotFound, Conflict if it does not."""
+        state = self.state(ledger)
+        waiting = state.waiting.requests.get(name)
+        found = None if waiting is None else _approvable(state, waiting, self.now(state))
+        if found is None:
+            became = self.grant(ledger, name)[0].status
+            raise Conflict(
+                "no-approval-needed", f"{name} waits for no person: it is {became}", state=became
+            )
+        return found
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """Return the decision that ``by`` would get for ``command`` now; record nothing."""

@@ -23,9 +23,10 @@ from accountant.budget.commands import (
     RegisterDataset,
 )
 from accountant.budget.decide import SYSTEM
-from accountant.budget.errors import Conflict, NotFound, Problem
+from accountant.budget.errors import Conflict, Invalid, NotFound, Problem
 from accountant.budget.proposals import Proposal
 from accountant.budget.state import State
+from accountant.config.origins import Origin, refused
 from accountant.config.settings import MOST_WAITING
 from accountant.ledger.events import Entry, Event
 from accountant.runtime.clock import ticks, wall_clock
@@ -59,9 +60,11 @@ class Service(Reader):
         snapshots: Snapshots | None = None,
         ticks: Callable[[], int] = ticks,
         most_waiting: int = MOST_WAITING,
+        callbacks: frozenset[Origin] = frozenset(),
     ) -> None:
         super().__init__(ledgers, clock, vault, snapshots, ticks)
         self.credentials = Credentials(ledgers, clock)
+        self.callbacks = callbacks
         self.dispatcher = Dispatcher(self.writing, self.credentials)
         self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
 
@@ -109,6 +112,7 @@ class Service(Reader):
 
     def execute(self, ledger: str, asked: Envelope) -> Answer:
         """Answer one command durably. Raise Problem; then nothing was recorded."""
+        self._check_callback(asked)
         with store_failures():  # raises NotFound before the command waits
             self._projections.of(ledger, opens=opening([asked]))
         self.price_ahead(ledger, asked)
@@ -118,6 +122,12 @@ class Service(Reader):
         finally:
             del future  # the traceback of its exception leads to this frame: break the cycle
 
+    def _check_callback(self, asked: Envelope) -> None:
+        """Raise Invalid for a callback to a host that no setting names."""
+        url = getattr(asked.command, "callback", None)
+        if url is not None and (reason := refused(url, self.callbacks)) is not None:
+            raise Invalid("callback-not-allowed", f"the callback cannot be sent: {reason}")
+
     def _queued(self, ledger: str, asked: Envelope) -> Future[Answer]:
         future: Future[Answer] = Future()
         self._queue.submit(ledger, Waiting(asked, settle(future)))
@@ -125,37 +135,38 @@ class Service(Reader):
 
     def submit(self, ledger: str, asked: Envelope, key: str, tell: Callable[[Any], None]) -> None:
         """``execute`` without waiting: ``tell`` is called with the answer or the exception. ``key``
-        is the digest of the command's API key. The command is priced (``price_ahead``), and its
-        ledger has ``terms``. Raise Unavailable.
+        is the digest of the command's API key. The command is priced (``price_ahead``) and has no
+        callback, and its ledger has ``terms``. Raise Unavailable.
         """
         self._queue.submit(ledger, Waiting(asked, tell, key))
 
     def confirm(
         self, ledger: str, asked: Envelope, key: Key | None = None, *, recovering: bool = False
     ) -> Answer:
-        """Confirm a proposal, like ``execute``. What is known of the ``key`` of whoever confirms,
-        by default of the valid one of that name, is recorded, and of the proposer's. A recovery is
-        confirmed only by what puts the vault right with it. Raise Problem.
+        """Confirm a proposal, or approve or decline a request that waits, like ``execute``. What is
+        known of the ``key`` of whoever does, by default of the valid one of that name, is recorded,
+        and of a proposer's. A recovery is confirmed only by what puts the vault right with it.
+        Raise Problem.
         """
-        if not isinstance(asked.command, ConfirmChange):
-            raise TypeError(f"{asked.command.command} confirms nothing")
-        proposal, _ = self.proposal(ledger, asked.command.proposal)
+        with store_failures():
+            key = key or self.credentials.named(asked.by)
+            known = {"key": key}
+            if isinstance(asked.command, ConfirmChange):
+                proposal = self._to_confirm(ledger, asked.command.proposal, recovering=recovering)
+                known["proposed_with"] = self.credentials.last_named(proposal.by)
+        facts = {name: one.facts() for name, one in known.items() if one is not None}
+        command = asked.command.model_copy(update=facts)
+        return self.execute(ledger, replace(asked, command=command))
+
+    def _to_confirm(self, ledger: str, number: int, *, recovering: bool) -> Proposal:
+        proposal, _ = self.proposal(ledger, number)
         if proposal.status == "open" and not recovering and _recovers(proposal):
             raise Conflict(
                 "recovery-beside-database",
-                f"proposal {proposal.sequence} is a recovery, which is confirmed beside the "
-                f"database: accountant recover -p {ledger} --confirm {proposal.sequence}",
+                f"proposal {number} is a recovery, which is confirmed beside the "
+                f"database: accountant recover -p {ledger} --confirm {number}",
             )
-        with store_failures():
-            key = key or self.credentials.named(asked.by)
-            other = self.credentials.last_named(proposal.by)
-        facts = {
-            name: one.facts()
-            for name, one in (("key", key), ("proposed_with", other))
-            if one is not None
-        }
-        command = asked.command.model_copy(update=facts)
-        return self.execute(ledger, replace(asked, command=command))
+        return proposal
 
     def confirm_key(self, number: int, digest: str, by: str, key: Key | None) -> Event:
         """Make the key that another person proposed; return its event. Raise Problem."""

@@ -29,7 +29,7 @@ from accountant.budget.commands import (
 from accountant.budget.decide import Repeated, admission, before_of, decide, repeated
 from accountant.budget.decide.datasets import check_elsewhere
 from accountant.budget.errors import Invalid, Problem
-from accountant.budget.outcome import PROPOSED, Outcome
+from accountant.budget.outcome import PROPOSED, WAITING, Outcome
 from accountant.budget.population.naming import normal_form
 from accountant.budget.population.population import Population
 from accountant.budget.request import work_out
@@ -39,7 +39,7 @@ from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
 from accountant.runtime.clock import CheckedTime
-from accountant.store.ledgers import Text, Use, Writing
+from accountant.store.ledgers import Callback, Text, Use, Writing
 from accountant.store.projection import Projection
 
 _SALTS: Final = 32  # Salts drawn at once: at each draw other threads run, and this one waits
@@ -122,6 +122,7 @@ class UnitOfWork:
             self.writing.lock()  # it cannot be rolled back
         if outcome:
             self._enter(outcome[-1].entry)
+            self._keep_callback(asked, outcome[-1].entry)
         entries = self._take(outcome)
         if outcome:
             self.admit(stamp)
@@ -154,6 +155,12 @@ class UnitOfWork:
         command = command_from_json(orjson.loads(entry.body)["command"])
         if isinstance(command, RegisterDataset):
             self.enter(command, proposed=entry.type == PROPOSED)
+
+    def _keep_callback(self, asked: Envelope, entry: Entry) -> None:
+        """Keep, in the same commit, where to tell what becomes of a request that waits."""
+        url = getattr(asked.command, "callback", None)
+        if url is not None and entry.type == WAITING:
+            self.writing.keep_callback(self.projection.ledger, Callback(entry.sequence, url))
 
     def enter(self, command: RegisterDataset, *, proposed: bool = False) -> None:
         """Enter a dataset where all ledgers see which data are registered. Raise Conflict if others

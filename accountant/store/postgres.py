@@ -117,8 +117,11 @@ RIGHTS: Final = {
     "ledger_head": "SELECT, INSERT, UPDATE (sequence, peaks)",
     "text": "SELECT, INSERT, DELETE",
     "data_use": "SELECT, INSERT",
+    "callback": "SELECT, INSERT, UPDATE (due, attempts), DELETE",
 }
-"""The rights of the service's role: to append, move a head forward, erase a text."""
+"""The rights of the service's role: to append, move a head forward, erase a text, and end a
+callback.
+"""
 _REWRITING: Final = ("DELETE", "TRIGGER", "TRUNCATE", "UPDATE")  # Rights to change what is there
 _HELD: Final = text(
     "SELECT name, verb FROM unnest(CAST(:names AS text[])) AS name,"
@@ -303,7 +306,7 @@ class Postgres(Ledgers):
         for table, verb in self._read(lambda c: c.execute(_HELD, asked).all()):
             if f"{verb}," not in f"{RIGHTS[table]},":  # UPDATE (sequence, peaks) is not UPDATE
                 found.setdefault(verb, []).append(table)
-        return [f"{verb} on {', '.join(tables)}" for verb, tables in found.items()]
+        return [f"{verb} on {', '.join(tables)}" for verb, tables in sorted(found.items())]
 
 
 def grant(connection: Connection, role: str) -> None:

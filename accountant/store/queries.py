@@ -14,6 +14,7 @@ from accountant.ledger.notes import BadNote, parse
 from accountant.ledger.tiles import HASH
 from accountant.store import StoreError
 from accountant.store.tables import (
+    CALLBACK,
     CHECKPOINT,
     COSIGNATURE,
     DATA_USE,
@@ -45,6 +46,17 @@ _TEXTS: Final = (
 )
 _SIGNED: Final = select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
 _MAX_NUMBER: Final = 2**63 - 1  # The largest number that the database holds
+
+
+class Callback(NamedTuple):
+    """Where to tell what became of the request at ``sequence``, from which stamp on (0 at first),
+    and how often that was tried.
+    """
+
+    sequence: int
+    url: str
+    due: int = 0
+    attempts: int = 0
 
 
 class Stored(NamedTuple):
@@ -170,6 +182,15 @@ class Queries:
         """Return the texts of events ``first`` to ``last`` that are not erased, in order."""
         rows = self._rows(_TEXTS, ledger=ledger, first=first, last=last)
         return [Text(*row) for row in rows]
+
+    def callbacks(self, ledger: str, now: int) -> list[Callback]:
+        """Return the callbacks that are due at stamp ``now``, in order: also of requests that wait
+        still.
+        """
+        columns = CALLBACK.c.sequence, CALLBACK.c.url, CALLBACK.c.due, CALLBACK.c.attempts
+        due = (CALLBACK.c.ledger == ledger) & (CALLBACK.c.due <= now)
+        rows = self._rows(select(*columns).where(due).order_by(CALLBACK.c.sequence))
+        return [Callback(*row) for row in rows]
 
     def uses(self, digest: bytes) -> list[Use]:
         """Return the datasets of all ledgers that are the data of this digest, the first first."""

@@ -1,7 +1,7 @@
 """The tables. Every key but one starts with the ledger, so the schema can be sharded by it.
 
 ``event.body`` is the truth. All else is an index on it or follows from it, but for signatures,
-which are kept as they were made, and free texts, which can be erased.
+which are kept as they were made, free texts, which can be erased, and addresses of callbacks.
 """
 
 from __future__ import annotations
@@ -119,3 +119,14 @@ DATA_USE: Final = Table(
 """A dataset by its data, the only rows that are of all ledgers: ``number`` counts the datasets that
 are the same data, so that two cannot both be registered as the first.
 """
+
+CALLBACK: Final = Table(
+    "callback",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("sequence", BigInteger),
+    _column("url", Text),
+    _column("due", BigInteger),
+    _column("attempts", Integer),
+)
+"""Where to tell what became of a request that waits: until it was told, or given up."""

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, delete, insert
+from sqlalchemy import Connection, delete, insert, update
 
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Node, Tree, leaf_hash
 from accountant.store import Moved, StoreError, translated
-from accountant.store.queries import Queries, Signed, Text, Use
-from accountant.store.tables import CHECKPOINT, COSIGNATURE, DATA_USE, TEXT
+from accountant.store.queries import Callback, Queries, Signed, Text, Use
+from accountant.store.tables import CALLBACK, CHECKPOINT, COSIGNATURE, DATA_USE, TEXT
 
 if TYPE_CHECKING:
     from accountant.store.ledgers import Ledgers
@@ -163,6 +163,22 @@ class Writing(Queries):
         """
         row = {"digest": digest, "number": number} | use._asdict()
         self._execute(insert(DATA_USE).values(row))
+
+    def keep_callback(self, ledger: str, one: Callback) -> None:
+        """Keep where to tell what becomes of a request that begins to wait."""
+        self._execute(insert(CALLBACK).values({"ledger": ledger} | one._asdict()))
+
+    def put_off_callbacks(self, ledger: str, later: Sequence[Callback]) -> None:
+        """Set when callbacks are due again, and how often they were tried."""
+        for one in later:
+            which = (CALLBACK.c.ledger == ledger) & (CALLBACK.c.sequence == one.sequence)
+            changed = {"due": one.due, "attempts": one.attempts}
+            self._execute(update(CALLBACK).where(which).values(changed))
+
+    def end_callbacks(self, ledger: str, sequences: Sequence[int]) -> None:
+        """Forget callbacks that were told, or given up."""
+        which = (CALLBACK.c.ledger == ledger) & CALLBACK.c.sequence.in_(sequences)
+        self._execute(delete(CALLBACK).where(which))
 
     def erase_texts(self, ledger: str, sequence: int, fields: Sequence[str]) -> None:
         """Erase texts of one event; with the commit they are gone from the file."""

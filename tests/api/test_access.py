@@ -39,6 +39,10 @@ CALLS: list[tuple[str, str, Any, str]] = [
     ("GET", "/proposals/2", None, "aou"),
     ("POST", "/proposals/2/confirm", {"digest": "0" * 64}, "ao"),
     ("POST", "/proposals/2/decline", {"reason": "x"}, "ao"),
+    ("GET", "/approvals", None, "aou"),
+    ("GET", "/approvals/g4", None, "aou"),
+    ("POST", "/approvals/g4/approve", {"digest": "0" * 64}, "ao"),
+    ("POST", "/approvals/g4/decline", {"digest": "0" * 64, "reason": "x"}, "ao"),
     ("GET", "/accounts", None, "apou"),
     ("GET", "/report?format=json", None, "aou"),
     ("GET", "/events", None, "aou"),
@@ -51,7 +55,7 @@ CALLS: list[tuple[str, str, Any, str]] = [
     ("GET", "/log/tile/0/000.p/6", None, "aou"),
     ("GET", "/log/tile/entries/000.p/6", None, "aou"),
 ]
-MAY = ("not-your-grant", "proposal-digest", "proposal-closed")
+MAY = ("no-approval-needed", "not-your-grant", "proposal-digest", "proposal-closed")
 LETTERS = dict(zip("apou", ROLES, strict=True))
 
 

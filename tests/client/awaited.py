@@ -39,7 +39,7 @@ WORDS: Final = [
     ("from accountant.client.reservations",
      "from accountant.client.pending import Pending\nfrom accountant.client.reservations"),
     ("        return self._granted(", "        return Pending(self._granted("),
-    ("Uses(mechanisms, tracked=tracked))", "Uses(mechanisms, tracked=tracked)))"),
+    ("tracked=tracked), waits=waits)", "tracked=tracked), waits=waits))"),
     ("        return self._opened(call)", "        return Pending(self._opened(call))"),
     ("for item in self._listed()", "async for item in self._listed()"),
     ("Callable[[Callable[P, T]], Callable[P, T]]",

@@ -11,6 +11,7 @@ from house import House, adopt, audit, reasons, resident
 from accountant import verify_minimal
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
+from accountant.budget.proposals import digest_of
 from accountant.reporting.apart import report_texts
 from accountant.reporting.files import FORMATS
 
@@ -56,3 +57,30 @@ def test_a_failed_commit_admits_nobody(house: Callable[..., House]) -> None:
     made.do("release_grant", grant=grant_in(first), reason="not run")
     assert not made.service.state("fair").waiting.requests
     assert reasons(audit(made.bundle())) == []
+
+
+def test_an_approval_is_audited_with_its_reason(house: Callable[..., House]) -> None:
+    """The reason is sealed in the admission, and the request's texts where it began to wait; either
+    can be erased.
+    """
+    made = resident(house())
+    adopt(made, "  - {id: a, limit: {epsilon: 1}}\n", confirmed_by="officer")
+    adopt(
+        made,
+        "  - {id: a, limit: {epsilon: 1}}\n"
+        "  - {id: big, action: approve, at_most: {epsilon: 0.25}}\n",
+    )
+    waiting = [made.grant("0.5", purpose="a table", justification="why") for _ in range(2)]
+    for one, what in zip(waiting, ("approve_grant", "decline_grant"), strict=True):
+        digest = digest_of(one.to_bytes())
+        made.do(what, "officer", grant=grant_in(one), digest=digest, reason="a reason")
+    last = made.service.state("fair").last
+    assert made.service.event("fair", last - 1).type == "grant.admitted.v1"
+    assert [one.text for one in made.service.texts("fair", last - 1, last)] == ["a reason"] * 2
+    bundle = made.bundle()
+    assert reasons(audit(bundle)) == []
+    assert verify_minimal.verify(io.BytesIO(bundle))["findings"] == []
+    for number in (last - 1, last, waiting[0].sequence):
+        made.service.erase("fair", "admin", number, None, "asked for")
+    assert reasons(audit(made.bundle())) == []
+    assert "0.5" in report_texts(made.service, "fair", None, FORMATS)["csv"]

@@ -48,7 +48,7 @@ def test_who_waits_is_listed_with_what_holds_it_up() -> None:
     assert one.until > one.since
     assert one.held_up_by.startswith("epsilon 1.5 used + 1 asked = 2.5 is more than the limit 2")
     page = rendered(report, "html")
-    assert "Who waits for budget: 1" in page
+    assert "Who waits: 1" in page
     assert one.held_up_by.split(" (")[0] in page
 
 

@@ -243,9 +243,9 @@ class Oracle:
                     alike.add(rule["id"])
         self._shorten(list(rules.values()), min(9, 200 - len(self.rules)))
         fired_ones = [one for one in told if one[3]]
-        fired_ones.sort(key=lambda one: (one[1] != "block", one[2] == "budget-exceeded"))
-        actions = {one[1] for one in fired_ones}
-        outcome = "block" if "block" in actions else "flag" if actions else "allow"
+        strict = ["block", "approve", "flag"]
+        fired_ones.sort(key=lambda one: (strict.index(one[1]), one[2] == "budget-exceeded"))
+        outcome = fired_ones[0][1] if fired_ones else "allow"
         return Found(outcome, [[rule, code] for rule, _, code, _ in fired_ones], rules, alike)
 
     @staticmethod
@@ -631,7 +631,9 @@ class Oracle:
         to is returned, and what has to be spent at an end is compared.
         """
         body, command, kind = event.body, event.body["command"], event.type.removesuffix(".v1")
-        if kind in ("grant.reserved", "grant.refused", "invocation.recorded"):
+        if kind == "grant.admitted":
+            return self._approved(event)
+        if kind in ("grant.reserved", "grant.refused", "grant.waiting", "invocation.recorded"):
             return self._request(event.by, command, f"g{event.sequence}", event.time)
         if kind == "batch.refused":
             twin = deepcopy(self)
@@ -681,8 +683,17 @@ class Oracle:
             self.book(asked, None, now)
             return found
         self._arrive(asked, now)
-        if found.outcome != "block":
+        if found.outcome not in ("block", "approve"):
             self.grants[name] = Grant(asked, self.book(asked, name, now))
+        return found
+
+    def _approved(self, event: Event) -> Found:
+        """A request that a person approves: it arrived before."""
+        asked = self.asked(event.body["command"]["client"], event.body["command"]["request"])
+        found = self.judge(asked, event.time)
+        assert found.outcome == "approve"
+        name = f"g{event.sequence}"
+        self.grants[name] = Grant(asked, self.book(asked, name, event.time))
         return found
 
     def _item(self, by: str, command: dict[str, Any], name: str, now: int) -> None:

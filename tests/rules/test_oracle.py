@@ -59,6 +59,8 @@ class Checked(Book):
         assert (event.type in ("grant.refused.v1", "batch.refused.v1")) == (
             found.outcome == "block" and event.type != "invocation.recorded.v1"
         )
+        asks = found.outcome == "approve" and event.type != "invocation.recorded.v1"
+        assert (event.type in ("grant.waiting.v1", "grant.admitted.v1")) == asks
         over = any(code == "budget-exceeded" and self.blocks(rule) for rule, code in found.fired)
         assert body.get("overrun", False) == (over and event.type == "invocation.recorded.v1")
         told = dict(body.get("rules", {}))
@@ -80,7 +82,9 @@ class Checked(Book):
 
     def blocks(self, rule: str) -> bool:
         """Whether a rule blocks."""
-        return any(r["id"] == rule and r.get("action") != "flag" for r in self.oracle.rules)
+        return any(
+            r["id"] == rule and r.get("action", "block") == "block" for r in self.oracle.rules
+        )
 
     def compare_accounts(self) -> None:
         """Every account has, cell by cell, what the oracle adds up."""

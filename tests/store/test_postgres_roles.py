@@ -104,13 +104,19 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
     }
     appended = ("event", "node", "checkpoint", "cosignature", "ledger_head", "text", "data_use")
     assert rights == {(table, right) for table in appended for right in ("SELECT", "INSERT")} | {
-        ("text", "DELETE")
+        ("text", "DELETE"),
+        *(("callback", right) for right in ("SELECT", "INSERT", "DELETE")),
     }
     columns = filled.run(
         "SELECT table_name, column_name FROM information_schema.column_privileges"
         " WHERE grantee = 'app' AND privilege_type = 'UPDATE'"
     )
-    assert sorted(columns) == [("ledger_head", "peaks"), ("ledger_head", "sequence")]
+    assert sorted(columns) == [
+        ("callback", "attempts"),
+        ("callback", "due"),
+        ("ledger_head", "peaks"),
+        ("ledger_head", "sequence"),
+    ]
 
 
 def test_migrating_again_takes_back_what_was_given(filled: Hosted) -> None:

@@ -153,7 +153,7 @@ def test_nothing_runs_on_a_wait() -> None:
     book = book_of()
     book.grant(laplace(2))
     name = grant_in(book.grant(laplace(1), wait="1d"))
-    with pytest.raises(Conflict, match="waits for budget"):
+    with pytest.raises(Conflict, match="waits until"):
         book.do("commit_grant", grant=name)
     with pytest.raises(Forbidden):
         book.do("release_grant", grant=name, reason="not mine", by="other")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -32,11 +33,15 @@ AGES = ("17", "22", "27")
 GROUPS: tuple[tuple[str, ...] | None, ...] = (None, ("17",), ("22", "27"), ("27",))
 LIMITS = {"a": Fraction(3), "w": Fraction(2), "t": Fraction(4)}
 """Of each dataset, of each dataset in twelve hours, and of both datasets together."""
+BIG, MUCH = Fraction(2), Fraction(5, 2)
+"""In one request, and of each dataset: what is more a person has to approve."""
 RULES = """
   - {{id: a, limit: {{epsilon: {a}}}}}
   - {{id: w, limit: {{epsilon: 2}}, window: 12h}}
   - {{id: t, across: datasets, limit: {{epsilon: 4}}}}
   - {{id: nearly, of: a, at: 80%}}
+  - {{id: big, action: approve, at_most: {{epsilon: 2}}}}
+  - {{id: much, action: approve, limit: {{epsilon: 2.5}}}}
 order: {order}
 """
 
@@ -91,10 +96,20 @@ class Scheduler:
                 return False
         return True
 
+    def free(self, wish: Wish, count: int) -> bool:
+        """Whether no person has to approve so much of a request."""
+        used = dict.fromkeys(wish.cells, Fraction())
+        for one in self.charges.values():
+            for cell in one.cells & wish.cells if one.dataset == wish.dataset else ():
+                used[cell] += one.amount
+        asked = count * wish.each
+        return asked <= BIG and all(sums + asked <= MUCH for sums in used.values())
+
     def most(self, wish: Wish, now: int) -> int:
-        """The largest count that is accepted and fits; 0 if there is none."""
+        """The largest count that is accepted, fits, and needs nobody; 0 if there is none."""
         counts = range(wish.count, wish.least - 1, -1)
-        return next((count for count in counts if self.fits(wish, count, now)), 0)
+        fit = (n for n in counts if self.fits(wish, n, now) and self.free(wish, n))
+        return next(fit, 0)
 
     def place(self, wish: Wish) -> tuple[Fraction, int]:
         """Its place in the order."""
@@ -131,6 +146,8 @@ step = st.one_of(
     st.tuples(st.just("record"), st.sampled_from("de"), st.sampled_from(GROUPS)),
     st.tuples(st.just("limit"), st.sampled_from([3, 5]), st.sampled_from([None, *ORDERS])),
     st.tuples(st.just("cancel"), st.integers(0, 3)),
+    st.tuples(st.just("approve"), st.integers(0, 5)),
+    st.tuples(st.just("decline"), st.integers(0, 5)),
     st.just(("times out",)),
     st.just(("admit",)),
 )
@@ -195,6 +212,8 @@ class History:
             "ask": self.ask,
             "record": self.record,
             "cancel": self.cancel,
+            "approve": self.approve,
+            "decline": self.decline,
             "settle": self.settle,
         }
         taken[kind](*more)
@@ -259,6 +278,55 @@ class History:
         self.plain.waiting.remove(wish)
         self.after(rest[1:])
 
+    def approve(self, which: int) -> None:
+        """A person approves a request, which is granted if a person is what it needs."""
+        if (found := self.by_a_person(which, "approve_grant")) is None:
+            return
+        wish, number = found
+        amount = wish.count * wish.each
+        self.plain.charges[number] = Charge(wish.dataset, wish.cells, amount, wish.each)
+        self.after(self.book.stored[number + 1 :])
+
+    def decline(self, which: int) -> None:
+        """A person declines a request, which ends it if a person is what it needs."""
+        if (found := self.by_a_person(which, "decline_grant")) is not None:
+            self.after(self.book.stored[found[1] + 1 :])
+
+    def by_a_person(self, which: int, kind: str) -> tuple[Wish, int] | None:
+        """The request that a person decided about, and the event that says so; None if it could
+        not be decided about.
+        """
+        book, plain, seen = self.book, self.plain, len(self.book.stored)
+        if not plain.waiting:
+            return None
+        wish = plain.waiting[which % len(plain.waiting)]
+        digest = sha256(book.stored[wish.number]).hexdigest()
+        more = {"reason": "no"} if kind == "decline_grant" else {}
+        try:
+            event = book.do(kind, "officer", grant=f"g{wish.number}", digest=digest, **more)
+        except Problem as problem:
+            self.expect(seen)
+            over = wish in plain.waiting and book.now >= wish.until
+            fits, free = (
+                plain.fits(wish, wish.count, book.now),
+                plain.free(wish, wish.count),
+            )
+            alone = wish not in plain.waiting or free
+            code = "no-approval-needed" if alone else "approval-blocked"
+            assert problem.code == ("wait-is-over" if over else code)  # noqa: PT017
+            assert over or alone or not fits
+            return None
+        for who, count in list(plain.run(book.now, seen)):
+            self.compare(book.stored[seen], who, count)
+            seen += 1
+        assert event.sequence == seen
+        assert wish in plain.waiting
+        assert not plain.free(wish, wish.count)
+        assert kind == "decline_grant" or plain.fits(wish, wish.count, book.now)
+        assert event.type == ("grant.declined.v1" if more else "grant.admitted.v1")
+        plain.waiting.remove(wish)
+        return wish, event.sequence
+
     def ask(
         self,
         dataset: str,
@@ -279,10 +347,14 @@ class History:
         number = len(book.stored) - len(rest)
         cells = frozenset(AGES if group is None else group)
         few = waits.get("at_least", count)
-        until = book.now + (wait or 0) * SECOND
+        until = book.now + (wait or 7 * 86_400) * SECOND
         wish = Wish(number, dataset, cells, Fraction(each), count, few, until)
         outcome = Event.from_bytes(rest[0]).type
-        if plain.fits(wish, count, book.now):
+        fits = plain.fits(wish, count, book.now)
+        if fits and not plain.free(wish, count):
+            assert outcome == "grant.waiting.v1"
+            plain.waiting.append(wish)
+        elif fits:
             assert outcome == "grant.reserved.v1"
             plain.charges[number] = Charge(dataset, cells, count * wish.each, wish.each)
         elif wait is None or any(few * wish.each > most for most in plain.limits.values()):

@@ -20,10 +20,11 @@ from typing_extensions import is_typeddict
 
 from accountant.api.access import Call, idempotency_key
 from accountant.api.description.texts import PROBLEMS, STORY, TEXTS, Example
-from accountant.api.models import deciding, fields, proposing, reading, spending
+from accountant.api.models import approving, deciding, fields, proposing, reading, spending
 from accountant.api.models.deciding import Problem
 from accountant.api.models.fields import REFERENCE
 from accountant.api.models.proposing import Proposal
+from accountant.api.models.spending import Waiting
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
 from accountant.budget.population.selection import Subjects
@@ -110,6 +111,9 @@ def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> 
     if described.proposes:
         proposed = Call(Proposal, media=described.media)
         good["202"] = _success(proposed, "202", takes_key, story)
+    if described.waits:
+        waiting = Call(Waiting, media=described.media)
+        good["202"] = _success(waiting, "202", takes_key, story)
     call["responses"] = good | _refusals(topics, bool(roles), story)
 
 
@@ -196,7 +200,10 @@ def _content(model: Any, media: list[str], examples: list[tuple[Example, Any]]) 
 def schemas_of(app: FastAPI) -> dict[str, Schema]:
     """Return all components by name, for the registered kinds of rules and mechanisms."""
     calls = list(calls_of(app).values())
-    answers = {one.gives.__name__: one.gives for one in calls if one.gives} | {"Problem": Problem}
+    answers = {one.gives.__name__: one.gives for one in calls if one.gives} | {
+        "Problem": Problem,
+        "Waiting": Waiting,
+    }
     requests = list(dict.fromkeys(one.takes for one in calls if one.takes))
     named: dict[str, Any] = {"Amount": Amount, "Mechanism": Mechanism}
     named |= {"Subjects": Subjects, "Rule": AnyRule}
@@ -266,7 +273,7 @@ def _of_answers(models: dict[str, Any], named: Alternatives) -> dict[str, Schema
         ref_template=REFERENCE,
     )
     schemas: dict[str, Schema] = tidied(top["$defs"], named)
-    modules = (fields, proposing, deciding, spending, reading)
+    modules = (fields, proposing, approving, deciding, spending, reading)
     for name, model in {k: v for module in modules for k, v in vars(module).items()}.items():
         if name not in schemas or not is_typeddict(model):
             continue

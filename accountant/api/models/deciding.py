@@ -111,7 +111,7 @@ class RuleFinding(LimitFinding):
     """One rule's comparison. Rules that the policy does not state are called built-in:…."""
 
     rule: RuleId
-    action: Annotated[str, "its action when it fires: block or flag"]
+    action: Annotated[str, "its action when it fires: block, approve or flag"]
     fired: Annotated[bool, "whether it fired"]
     code: RuleCode
     text: Annotated[str, "the comparison in words"]
@@ -120,7 +120,9 @@ class RuleFinding(LimitFinding):
 class Decision(TypedDict):
     """The outcome of a request, and the findings of all rules."""
 
-    outcome: Annotated[str, "allow, flag or block: the strictest action of the rules that fired"]
+    outcome: Annotated[
+        str, "allow, flag, approve or block: the strictest action of the rules that fired"
+    ]
     rules: Annotated[list[RuleFinding], "every rule that was evaluated, those that fired first"]
 
 
@@ -207,6 +209,7 @@ class Preview(TypedDict):
     """The decision that the request would get now."""
 
     decision: Annotated[Decision, "the rules that were evaluated"]
+    note: NotRequired[Annotated[str, "that it would wait for a person, if it would"]]
     charge: Costs
     charge_per: NotRequired[ChargePer]
     fits: Annotated[int, "how many requests like this the limits admit"]
@@ -217,7 +220,7 @@ class Preview(TypedDict):
 class Foreseen(TypedDict):
     """What one of several requests would get."""
 
-    outcome: Annotated[str, "allow, flag or block"]
+    outcome: Annotated[str, "allow, flag, approve (a person has to) or block"]
     charge: Costs
     flags: Annotated[list[Flag], "the rules that fired, the strictest first; mostly empty"]
 

@@ -45,6 +45,9 @@ class Waiting(Judged):
     id: Annotated[str, "its id: the grant that it is admitted as will have another"]
     state: Annotated[str, "waiting"]
     until: Annotated[Time, "from then on it is refused"]
+    waits_for: Annotated[str, "budget, or approval: a person's"]
+    asks: Annotated[list[str], "the rules that ask for a person's approval, if any do"]
+    address: Annotated[str, "what to poll: it answers once the request waits no more"]
 
 
 class Record(Judged):
@@ -96,7 +99,7 @@ class OpenGrant(TypedDict):
     state: Annotated[
         str,
         "reserved; expired: its time has passed, and it will be charged; of a request that waits: "
-        "waiting; timed_out or cancelled once it waits no longer",
+        "waiting; timed_out, cancelled or declined once it waits no longer",
     ]
     client: Client
     dataset: DatasetIds
@@ -106,13 +109,15 @@ class OpenGrant(TypedDict):
     sequence: Annotated[int, "the event that reserved it"]
     charged_to: NotRequired[ChargedTo]
     waited_as: NotRequired[Annotated[str, "the request that waited, and was admitted as this"]]
+    waits_for: NotRequired[Annotated[str, "of a request that waits: budget, or approval"]]
+    approved_by: NotRequired[Annotated[str, "the person who approved it, if one had to"]]
     positives: NotRequired[Annotated[int, "sessions: positive answers counted"]]
     negatives: NotRequired[Annotated[int, "sessions: negative answers counted"]]
 
 
 class Grant(OpenGrant):
     """A grant as it stands: `state` is reserved, committed, released or expired; or of
-    a request that waits: waiting, timed_out or cancelled.
+    a request that waits: waiting, timed_out, cancelled or declined.
     """
 
     request: Asked

@@ -33,6 +33,7 @@ from accountant.api.requests import narrowed_to, only_own
 from accountant.api.views import in_full, in_names
 from accountant.budget.commands import Text
 from accountant.budget.errors import NotFound
+from accountant.budget.facts import client_in
 from accountant.door.sending import FileResponse
 from accountant.ledger.events import Event
 from accountant.ledger.tiles import WIDTH, Tile
@@ -114,7 +115,7 @@ def list_events(
 def _own_event(population: Name, sequence: EventNumber, key: Reader, service: TheService) -> Event:
     service.known(population)
     event = service.event(population, int(sequence))
-    only_own(key, event.by, f"event {event.sequence}")
+    only_own(key, client_in(event), f"event {event.sequence}")
     return event
 
 
@@ -141,7 +142,7 @@ def show_decision(
     """
     service.known(population)
     event = service.event(population, int(decision[1:]))
-    only_own(key, event.by, decision)
+    only_own(key, client_in(event), decision)
     texts = Texts(partial(service.texts, population), page=1)
     request = in_names(service, population, texts.opened(event).body["command"])
     document = in_full(event, service.explain(population, event), request)

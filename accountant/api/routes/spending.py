@@ -43,12 +43,13 @@ sessions = of_a_population("sparse vector")
 
 
 @router.post("/grants", status_code=201)
-@Call(models.Reservation, ask.AskGrant, topics="data asking refusal")
+@Call(models.Reservation, ask.AskGrant, topics="data asking refusal", waits=True)
 def ask_grant(posted: Posted) -> JSONResponse:
     """Ask for budget before anything runs: 201 reserved, or 403 with the decision and what fits.
 
-    With `wait`, a request that limits alone hold up is answered by 202 and waits, without holding
-    budget, until it is admitted, times out or is released. Send it again under the same key, or
+    A request that a person has to approve, and with `wait` one that limits alone hold up, is
+    answered by 202 and waits, without holding budget, until it is admitted, declined or released,
+    or times out. Send it again under the same key, or
     poll `grants/{id}?wait=30s`: it is admitted as a grant with an id of its own.
     """
     return posted(ask.AskGrant)

@@ -148,6 +148,8 @@ Ttl = Annotated[
 ]
 
 LONGEST_WAIT: Final = 30 * DAY
+APPROVAL_WAIT: Final = 7 * DAY
+"""Seconds that a request waits for a person, unless it says for how long it waits."""
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": DAY}
 
@@ -421,12 +423,18 @@ class AskGrant(_Request, name="ask_grant"):
 
     wait: Wait | None = Field(
         None,
-        description="how long it may wait for budget, in seconds or as 7d, 12h or 30m; without it "
-        "a request that does not fit is refused at once",
+        description="how long it may wait for budget, or for a person's approval, in seconds or as "
+        "7d, 12h or 30m; without it a request that does not fit is refused at once, and one that "
+        "needs approval waits for 7 days",
     )
     at_least: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = Field(
         None,
         description="of a request of one mechanism that waits: the least count that is accepted",
+    )
+    callback: Annotated[str, Field(max_length=500)] | None = Field(
+        None,
+        exclude=True,  # no event holds it: it decides nothing, and may hold a secret
+        description="an address to which is told what became of the request, if it waits",
     )
 
     @model_validator(mode="after")
@@ -494,8 +502,43 @@ class _Waited(_OnGrant):
     request: dict[str, Any] = Field(description="the request, with the count that is decided on")
 
 
+class Approval(BaseModel, frozen=True, extra="forbid"):
+    """What an approval was made by: the digest of the event that was read, and what was known of
+    the API key of whoever approves, if one bears the name.
+    """
+
+    digest: Digest
+    key: KeyMade | None = None
+
+
 class AdmitGrant(_Waited, name="admit_grant"):
-    """Grant a request that has waited. Nobody sends this command: it follows from the ledger."""
+    """Grant a request that has waited. Nobody sends this command: it follows from the ledger, or
+    from an ``approval`` (``ApproveGrant``).
+    """
+
+    approval: Approval | None = None
+    reason: FreeText | None = None
+
+
+class _OnApproval(_OnGrant):
+    digest: Digest = Field(description="the digest of the request that you read")
+    key: SkipJsonSchema[
+        Annotated[KeyMade | None, stored_only("not_here", "the service knows the key")]
+    ] = None
+
+
+class ApproveGrant(_OnApproval, name="approve_grant"):
+    """Approve a request that waits for a person. No event holds this command: the admission has it
+    as ``approval``.
+    """
+
+    reason: FreeText | None = Field(None, description="the reason, in words")
+
+
+class DeclineGrant(_OnApproval, name="decline_grant"):
+    """Decline a request that waits for a person, which ends it."""
+
+    reason: FreeText = Field(description="the reason, which the client is told")
 
 
 class TimeOutGrant(_Waited, name="time_out_grant"):
@@ -632,7 +675,7 @@ def batch_of(items: Sequence[Command], commands: Iterable[bytes] | None = None) 
         )
     kind: BatchKind = "invocations" if isinstance(items[0], RecordInvocations) else "spending"
     for place, item in enumerate(items):
-        if getattr(item, "wait", None) is not None:
+        if any(getattr(item, name, None) is not None for name in ("wait", "callback")):
             raise Invalid(
                 "batch-item-waits",
                 "a batch is answered as a whole and at once, so no item of it waits: ask for this "

@@ -21,6 +21,7 @@ from accountant.budget.commands import (
 )
 from accountant.budget.decide import (
     adopting,
+    approving,
     custody,
     datasets,
     proposing,
@@ -46,8 +47,8 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
     If a request that waits is to be admitted first, that is the one outcome (``admission``).
     """
     now = max(now, state.time)
-    if isinstance(asked.command, ask.ConfirmChange):
-        found = proposing.expanded(state, asked, asked.command, now)
+    if isinstance(asked.command, ask.ConfirmChange | ask.ApproveGrant):
+        found = _expanded(state, asked, asked.command, now)
         if isinstance(found, Repeated):
             return repeated(state, asked, found) or found
         asked = found
@@ -69,6 +70,15 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
         if state.batch is not None:
             raise needed.alone() from None
         return proposing.propose(state, needed, now)
+
+
+def _expanded(
+    state: State, asked: Envelope, command: ask.ConfirmChange | ask.ApproveGrant, now: int
+) -> Envelope | Repeated:
+    """Return the command that the event of a confirmation, or of an approval, holds."""
+    if isinstance(command, ask.ApproveGrant):
+        return approving.expanded(state, asked, command, now)
+    return proposing.expanded(state, asked, command, now)
 
 
 def _check_confirmed(state: State, asked: Envelope, now: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 from accountant.budget import commands as ask
 from accountant.budget.accounts.epochs import (
@@ -22,7 +22,7 @@ from accountant.budget.handlers import is_used, sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
 from accountant.budget.rules.allotment import AllotmentRule
-from accountant.budget.rules.base import Rule
+from accountant.budget.rules.base import HOLDING, STRICTNESS, Rule
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.refresh import RefreshRule
 from accountant.budget.rules.scope import ALL
@@ -278,21 +278,27 @@ def divided_anew(before: Policy, policy: Policy) -> list[str]:
 
 
 def weakened(old: Rule | None, new: Rule | None, now: int = 0) -> str | None:
-    """Return how a rule blocks less, or may, once ``new`` stands in its place; None if it does not.
-    Two names may change it to anything, one to what is surely as strict. An allotment takes from
-    some what it gives to others: it begins and changes with two names, and ends early, too.
+    """Return how a rule holds up less, or may, once ``new`` stands in its place; None if it does
+    not. To ask a person is less than to block, and more than to flag. Two names may change it to
+    anything, one to what is surely as strict. An allotment takes from some what it gives to others:
+    it begins and changes with two names, and ends early, too.
     """
     if isinstance(new, AllotmentRule) and old is None:
         return "added, which takes from all others"
     if isinstance(old, AllotmentRule) and new is None and not old.stands(now):
         return None
-    if old is None or old.action != "block":
+    if old is None or old.action not in HOLDING:
         return None
-    if isinstance(old, AllotmentRule) or isinstance(new, AllotmentRule):
-        return None if new == old else "changed" if new else "removed"
-    if isinstance(old, LimitRule) and isinstance(new, LimitRule):
+    if _plain_limit(old) and _plain_limit(new):
         return None if _as_strict(old, new) else "raised or changed"
-    return None if new == old else "changed" if new else "removed"
+    if new is None:
+        return "removed"
+    same = new.model_copy(update={"action": old.action}) == old
+    return None if same and STRICTNESS[new.action] >= STRICTNESS[old.action] else "changed"
+
+
+def _plain_limit(rule: Rule | None) -> TypeGuard[LimitRule]:
+    return isinstance(rule, LimitRule) and not isinstance(rule, AllotmentRule)
 
 
 def _forgets(state: State, rule: LimitRule) -> bool:
@@ -333,7 +339,7 @@ _NOT_RESET: Final = (
 def _as_strict(old: LimitRule, new: LimitRule) -> bool:
     before, now = old.promise, new.promise
     return (
-        new.action == "block"
+        STRICTNESS[new.action] >= STRICTNESS[old.action]
         and (
             old.unlock is None or (new.unlock is not None and new.unlock.no_faster_than(old.unlock))
         )

@@ -17,6 +17,7 @@ from accountant.budget.outcome import Body
 from accountant.budget.population.naming import joined, meant_by, normal_form
 from accountant.budget.population.population import Dataset
 from accountant.budget.reach import origins
+from accountant.budget.rules.base import HOLDING
 from accountant.budget.state import State
 
 
@@ -92,7 +93,7 @@ def _derived(state: State, command: RegisterDataset) -> list[str]:
 
 
 def _leaves(state: State, command: RegisterDataset) -> list[str]:
-    """Return the rules that block, and whose scope the dataset would go out of."""
+    """Return the rules that block or ask a person, and whose scope the dataset would go out of."""
     there = state.datasets.get(command.id)
     if there is None or state.adopted is None:
         return []
@@ -100,7 +101,7 @@ def _leaves(state: State, command: RegisterDataset) -> list[str]:
     return [
         rule.id
         for rule, scope in state.adopted.policy.scopes
-        if rule.action == "block" and scope.holds(there) and not scope.holds(after)
+        if rule.action in HOLDING and scope.holds(there) and not scope.holds(after)
     ]
 
 

@@ -13,7 +13,7 @@ before the proposal, or since, does not make the other a second person.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unicodedata import normalize
 
 from accountant.budget import commands as ask
@@ -217,32 +217,51 @@ def check_other(
     """Raise Forbidden unless ``by``, with the ``key``, is another person than the proposer, with
     the key ``proposed_with``, as far as is known.
     """
-    if same_person(by, proposal.by):
+    check_person(First(proposal.by, proposal.time, proposed_with, *_PROPOSED), by, key, now)
+
+
+_PROPOSED: Final = "proposed", "confirm it; whoever proposed it can decline it"
+
+
+class First(NamedTuple):
+    """The first of two people: who, since which stamp, with which key if that counts; and in words
+    what they did, and what another one has to do.
+    """
+
+    by: str
+    since: int
+    key: ask.KeyMade | None
+    did: str
+    does: str
+
+
+def check_person(first: First, by: str, key: ask.KeyMade | None, now: int) -> None:
+    """Raise Forbidden unless ``by``, with the ``key``, is another person, as far as is known."""
+    if same_person(by, first.by):
         raise Forbidden(
             "same-person",
-            f"{proposal.by} proposed this, so another admin or officer has to confirm it; whoever "
-            "proposed it can decline it",
+            f"{first.by} {first.did} this, so another admin or officer has to {first.does}",
         )
     if key is not None and key.role not in CONFIRMS:
         raise Forbidden("role-not-allowed", f"{by} has the role {key.role}: an admin or officer")
-    for holder, its, other in ((by, key, proposal.by), (proposal.by, proposed_with, by)):
+    for holder, its, other in ((by, key, first.by), (first.by, first.key, by)):
         if its is not None:
-            _check_made(proposal, holder, its, other, now)
+            _check_made(first, holder, its, other, now)
 
 
-def _check_made(proposal: Proposal, holder: str, key: ask.KeyMade, other: str, now: int) -> None:
+def _check_made(first: First, holder: str, key: ask.KeyMade, other: str, now: int) -> None:
     """Raise Forbidden if the key of one of the two was made by the other one lately."""
     made = microseconds(key.time)
     if made > now:
         text = f"the key of {holder} would be made at {key.time}, after this"
         raise Invalid("key-from-later", text)
     mine = any(same_person(maker, other) for maker in key.by)
-    if mine and made > proposal.time - NEW_KEY:
+    if mine and made > first.since - NEW_KEY:
         raise Forbidden(
             "key-too-new",
-            f"{other} made the key of {holder} at {key.time}, less than seven days before this was "
-            f"proposed at {rfc3339(proposal.time)}, so it is not taken for another person's: "
-            "another admin or officer has to confirm",
+            f"{other} made the key of {holder} at {key.time}, less than seven days before "
+            f"{first.by} {first.did} this at {rfc3339(first.since)}, so it is not taken for "
+            f"another person's: another admin or officer has to {first.does}",
             made=key.time,
         )
 

@@ -12,9 +12,10 @@ from accountant.budget import commands as ask
 from accountant.budget.bill import Bill, bill_of
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import Command, Envelope, command_from_json
+from accountant.budget.decide import approving
 from accountant.budget.decide.judging import grant_for, judged
 from accountant.budget.decide.proposing import client_of, confirmation, second
-from accountant.budget.decide.waiting import SYSTEM, cancel, not_due, time_out, wait_or_refuse
+from accountant.budget.decide.waiting import SYSTEM, cancel, time_out, wait_or_refuse
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.evaluate import returning
 from accountant.budget.grants import Grant, Settled
@@ -53,12 +54,12 @@ def ask_grant(
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
     judged_as = request, judgement, body = judged(state, asked.by, command, now)
     unlocks = state.adopted is not None and state.adopted.policy.unlocking
-    if isinstance(command, ask.AskGrant):
+    if isinstance(command, ask.AskGrant) and state.batch is None:
         # What it unlocks may let in those that wait: then it takes its place among them.
         joins = unlocks and command.wait is not None and state.waiting.requests
-        if joins or judgement.outcome == "block":
+        if joins or not judgement.granted:
             return [wait_or_refuse(state, asked, command, now, judged_as)]
-    elif judgement.outcome == "block":
+    elif not judgement.granted:  # no item of a batch waits, nor does a session
         return [outcome(state, asked, REFUSED, now, body, arrival(state, asked.by, [command]))]
     grant = grant_for(state, asked, request, command.ttl_seconds, now)
     arriving = request.selection if unlocks else None
@@ -280,7 +281,7 @@ def _no_longer_waiting(grant: Grant | Settled | Waiting) -> Grant | Settled:
     if isinstance(grant, Waiting):
         raise Conflict(
             "grant-waits",
-            f"{grant.id} waits for budget until {rfc3339(grant.expires)}: run nothing before it is "
+            f"{grant.id} waits until {rfc3339(grant.expires)}: run nothing before it is "
             "admitted; release it if it is not wanted any more",
             expires=rfc3339(grant.expires),
         )
@@ -332,6 +333,7 @@ SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[O
     ask.ExpireGrant: expire,
     ask.CountAnswers: count,
     ask.CloseSparseVector: close,
-    ask.AdmitGrant: not_due,
+    ask.AdmitGrant: approving.approve,
+    ask.DeclineGrant: approving.decline,
     ask.TimeOutGrant: time_out,
 }

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from accountant.budget.changes import NOTHING, Admit, Leave, Reserve, Wait, arrival
-from accountant.budget.commands import AdmitGrant, AskGrant, Envelope, TimeOutGrant
+from accountant.budget.commands import (
+    APPROVAL_WAIT,
+    AdmitGrant,
+    AskGrant,
+    Envelope,
+    TimeOutGrant,
+)
 from accountant.budget.decide.judging import grant_for, judged, judgement_body
 from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.evaluate import Judgement
@@ -39,12 +45,14 @@ def wait_or_refuse(
     now: int,
     judged_as: tuple[Request, Judgement, Body],
 ) -> Outcome:
-    """Let a request that is blocked wait if it says for how long, and if budget alone is missing
-    that may come; refuse it otherwise. Raises Conflict where too many wait.
+    """Let a request that is not granted wait: for a person, if nothing blocks it; for budget, if it
+    says for how long, and if budget alone is missing that may come, whether or not a person has to
+    approve it then. Refuse it otherwise. Raises Conflict where too many wait.
     """
     request, judgement, body = judged_as
     arriving = arrival(state, asked.by, [command])
-    if command.wait is None or not blocks_only_by_limits(state, judgement):
+    may_wait = command.wait is not None and blocks_only_by_limits(state, judgement)
+    if not may_wait and judgement.outcome != "approve":
         return outcome(state, asked, REFUSED, now, body, arriving)
     waiting = Waiting(
         f"g{state.sequence}",
@@ -52,7 +60,7 @@ def wait_or_refuse(
         request.on,
         asked.canonical,
         now,
-        now + command.wait * SECOND,
+        now + (command.wait or APPROVAL_WAIT) * SECOND,
         state.sequence,
     )
     least = request
@@ -67,7 +75,8 @@ def wait_or_refuse(
         raise Invalid(
             "wait-too-large",
             f"the request takes {size} bytes of an event; one that waits has at most {MOST_BYTES}, "
-            "so that it can be admitted under any policy: ask without wait, or for less at once",
+            "so that it can be admitted under any policy: ask for less at once, or, if only limits "
+            "hold it up, without wait",
         )
     # What may be admitted in part, or has unlocked something, is looked at with all that wait.
     filed = command.at_least is None and arriving is NOTHING
@@ -110,8 +119,3 @@ def cancel(state: State, asked: Envelope, waiting: Waiting, now: int) -> list[Ou
     return [
         outcome(state, asked, CANCELLED, now, {}, Leave(waiting.sequence, "cancelled")),
     ]
-
-
-def not_due(state: State, asked: Envelope, command: AdmitGrant, now: int) -> list[Outcome]:
-    """Raise Conflict: an admission follows from the ledger, and ``decide`` has looked for one."""
-    raise Conflict("not-due", f"no event lets {command.grant} in now")

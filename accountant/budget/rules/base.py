@@ -45,9 +45,12 @@ if TYPE_CHECKING:
     from accountant.privacy.units import Charge
 
 RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
-Action = Literal["block", "flag"]
-Ruling = Literal["allow", "flag", "block"]
-STRICTNESS: Final[dict[str, int]] = {"allow": 0, "flag": 1, "block": 2}
+Action = Literal["block", "approve", "flag"]
+Ruling = Literal["allow", "flag", "approve", "block"]
+STRICTNESS: Final[dict[str, int]] = {"allow": 0, "flag": 1, "approve": 2, "block": 3}
+HOLDING: Final = frozenset({"approve", "block"})
+"""The actions that keep a request from being granted at once: until a person approves, or at all.
+"""
 
 
 class Strict(BaseModel):
@@ -246,6 +249,9 @@ class Told:
 class Rule(Strict):
     """Base of all rule kinds. ``field`` is what only rules of this kind have in a policy; ``code``
     says what a rule would refuse a request for; ``reads`` names the parts of the view it looks at.
+
+    What a rule does with a request on which it fires is its ``action``: it is refused, it waits
+    until a person approves it, or it is let through and flagged.
     """
 
     field: ClassVar[str]
@@ -288,8 +294,8 @@ class Rule(Strict):
         raise NotImplementedError(type(self).__name__)
 
     def sentence(self, unit: str) -> str:
-        """Return the subject of a sentence that a report ends with "is blocked" or "is let through
-        and flagged"; ``unit`` is the privacy unit.
+        """Return the subject of a sentence that a report ends with "is blocked", "is held until
+        a person approves it" or "is let through and flagged"; ``unit`` is the privacy unit.
         """
         terms = self.model_dump(mode="json", exclude_none=True, exclude={"id", "action"})
         return "What breaks " + ", ".join(f"{name} = {value}" for name, value in terms.items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -36,6 +36,9 @@ class TrustedRule(Rule):
     remembers: ClassVar[bool] = True
 
     trusted: Word = Field(description="the most that is taken on one client's word in all")
+    action: Literal["block", "flag"] = Field(
+        "block", description="block: a second person confirms what is given back"
+    )
 
     @cached_property
     def most(self) -> int:

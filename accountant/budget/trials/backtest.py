@@ -5,7 +5,8 @@ decided again, in order and at its own stamp, by the same ``decide`` as live. No
 
 Two things cannot be known, and are assumed: clients ask the same, whatever they were answered; and
 what was refused, but would be granted, runs in full at once. What would be refused has no commit or
-release. A request that waited is asked when it was admitted or timed out, and waits no longer.
+release. A request that waited is asked when it was admitted or timed out, and waits no longer; one
+that would wait for a person's approval is taken as not approved.
 Policies that were adopted later are left out; registrations, corrections and what was carried over
 happen as they did.
 """
@@ -30,6 +31,7 @@ from accountant.budget.outcome import (
     ADMITTED,
     CANCELLED,
     DECLINED,
+    NOT_APPROVED,
     PROPOSED,
     RECORDED,
     REFUSED,
@@ -53,7 +55,7 @@ _LEFT_OUT: Final = (AdoptPolicy, ask.AdoptSigningKey, ask.StopPublication, ask.R
 
 
 class Answer(NamedTuple):
-    """allow, flag or block, and the rule that was the reason, if any."""
+    """allow, flag, approve or block, and the rule that was the reason, if any."""
 
     outcome: Ruling
     rule: str | None = None
@@ -65,6 +67,8 @@ class Answer(NamedTuple):
         rule = fired[0][0] if fired else None
         if event.type in (REFUSED, BATCH_REFUSED):
             return cls("block", rule)
+        if event.type == WAITING or "approval" in event.body:
+            return cls("approve", rule)
         return cls("flag" if fired else "allow", rule)
 
 
@@ -107,11 +111,13 @@ class Backtest:
                 yield from self._single(event)
 
     def _single(self, event: Event) -> Iterator[Compared]:
-        if event.type in (WAITING, CANCELLED):
+        if event.type in (WAITING, CANCELLED, NOT_APPROVED):
             return  # what became of the wait is compared, if anything did
         if event.type in (ADMITTED, TIMED_OUT):
+            said = event.body["command"].get("approval")
             event = as_single(event)
-            event = replace(event, body=event.body | {"key": f":waited-{event.sequence}"})
+            told = {"key": f":waited-{event.sequence}"} | ({"approval": said} if said else {})
+            event = replace(event, body=event.body | told)
         asked = envelope_of(event)
         if isinstance(asked.command, _LEFT_OUT) or event.type in (PROPOSED, DECLINED):
             return
@@ -187,6 +193,7 @@ class Backtest:
             return []
         for one in outcomes:
             apply(self.state, one)
+        self.state.waiting = Queue()  # nobody approves
         return outcomes
 
     def most_used(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 Each case begins with nothing spent. Its requests are asked in order by the same ``decide`` as live;
 what is granted is committed in full at once. The last answer is what the case expects, and no
-answer before it may be a refusal.
+answer before it may be a refusal, or leave it to a person.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from accountant.budget.accounts.spans import Window
 from accountant.budget.apply import apply
 from accountant.budget.commands import AskGrant, Command, CommitGrant, Envelope, Identifier
 from accountant.budget.decide import Repeated, decide, unchecked
-from accountant.budget.outcome import REFUSED, RESERVED
+from accountant.budget.outcome import RESERVED
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import LabelText, Membership
+from accountant.budget.previewing import ruling_of
 from accountant.budget.reach import named_in
-from accountant.budget.rules.base import Ruling, Strict
+from accountant.budget.rules.base import HOLDING, Ruling, Strict
 from accountant.budget.state import State
 from accountant.budget.trials.backtest import CONFIRMED
+from accountant.budget.waiting.queue import Queue
 from accountant.ledger.events import Event, microseconds
 from accountant.privacy.mechanisms import Relation
 
@@ -103,12 +105,15 @@ def _try(policy: Policy, file: Cases, case: Case) -> Verdict:
         for turn in range(requests.times):
             outcome, rules = ledger.ask(requests)
             fired += rules
-            if outcome == "block" and (place, turn) != (last, requests.times - 1):
+            if outcome in HOLDING and (place, turn) != (last, requests.times - 1):
                 which = f"request {turn + 1} of {requests.times}"
                 which += f", part {place + 1}" if last else ""
-                wrong = f"{which} was refused already, by {', '.join(rules)}"
+                wrong = f"{which} was {_HELD[outcome]} already, by {', '.join(rules)}"
                 return Verdict(case.case, outcome, tuple(fired), wrong)
     return Verdict(case.case, outcome, tuple(fired), _wrong(case, outcome, rules))
+
+
+_HELD: Final = {"block": "refused", "approve": "left to a person's approval"}
 
 
 def _wrong(case: Case, outcome: Ruling, rules: list[str]) -> str | None:
@@ -149,10 +154,8 @@ class _Ledger:
             self._do(CommitGrant(grant=f"g{event.sequence}"), requests.client)
         if requests.every is not None:
             self.now = Window.read(requests.every).ends(self.now)
-        rules = [rule for rule, _ in event.body.get("fired", [])]
-        if event.type == REFUSED:
-            return "block", rules
-        return "flag" if rules else "allow", rules
+        self.state.waiting = Queue()  # nobody approves, and nothing comes back
+        return ruling_of(self.state, event), [rule for rule, _ in event.body.get("fired", [])]
 
     def _do(self, command: Command, by: str = _STEWARD) -> list[Event]:
         self.asked += 1

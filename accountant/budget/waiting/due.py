@@ -11,6 +11,9 @@ witness: the cell has had no more left since it was filed there (``waking`` mark
 each stamp, from which on it may have), or has less left than is needed. An admission takes budget
 and gives none, so what was passed over before it still fails. What is found is asked of
 ``evaluate``. So the first that is admitted is the first in order, of all that wait, that fits.
+
+A request that waits for a person waits here like any other: while a rule with ``action: approve``
+fires on it, it is not granted. The approval is a command (``decide/approving.py``).
 """
 
 from __future__ import annotations
@@ -166,14 +169,14 @@ def _try(state: State, waiting: Waiting, stamp: int) -> tuple[Admitted | None, W
         whole = waiting.asks()
         request = prepare(state, waiting.by, whole, stamp).among(0)  # it came before
         judgement = evaluate(state, request)
-        if judgement.outcome != "block":
+        if judgement.granted:
             return Admitted(waiting, whole, request, judgement), Witness(None)
         if few < most:
             count = max(most_that_fits(state, waiting.by, whole, stamp), few)
             part = waiting.asks(count)
             request = prepare(state, waiting.by, part, stamp).among(0)
             judgement = evaluate(state, request)
-            if judgement.outcome != "block":
+            if judgement.granted:
                 return Admitted(waiting, part, request, judgement), Witness(None)
     except Problem:  # as for a rule that no budget helps: it is asked again when terms change
         return None, Witness(None)
@@ -181,17 +184,19 @@ def _try(state: State, waiting: Waiting, stamp: int) -> tuple[Admitted | None, W
 
 
 def witness_of(state: State, request: Request, judgement: Judgement) -> Witness:
-    """Return what holds a request up, which ``judgement`` blocks."""
-    blocking = [one for one in judgement.fired if one.action == "block"]
+    """Return what holds a request up, which ``judgement`` does not grant. A limit that asks for a
+    person's approval stands in the way of an admission like one that blocks.
+    """
+    holding = judgement.holding
     rules = {rule.id: rule for rule in state.adopted.policy.rules} if state.adopted else {}
-    for one in blocking:
+    for one in holding:
         rule = rules.get(one.rule)
         if not isinstance(rule, LimitRule):
             fickle = rule is not None and not _FICKLE.isdisjoint(type(rule).reads)
             return Witness(None, always=fickle)
     view = View(state, request)
     route = state.route(request.datasets, request.by, request.purpose, request.allotment)
-    name = blocking[0].rule
+    name = holding[0].rule
     limit = cast(LimitRule, rules[name])
     for counted, (used, most) in zip(
         route.by_rule.get(name, ()), limit.compared_with(view), strict=True

@@ -59,11 +59,13 @@ class Waiting(NamedTuple):
     expires: int
     """The stamp from which it is not admitted any more."""
     sequence: int
+    digest: str = ""
+    """SHA-256 of the event's bytes, in hex: an approval names what was read by it."""
     session: bool = False
 
     @property
     def status(self) -> str:
-        """Waiting, until it is admitted, times out or is cancelled."""
+        """Waiting, until it is admitted, times out, is cancelled or is declined."""
         return "waiting"
 
     @property

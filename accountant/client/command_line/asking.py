@@ -32,7 +32,7 @@ def grant(asked: argparse.Namespace, env: Env) -> int:
         print_json(reserved.body | {"repeated": reserved.repeated})
     else:
         show(*words.reserved(reserved.body, repeated=reserved.repeated))
-    return 0
+    return REFUSED if reserved.body["state"] == calls.WAITS else 0  # nothing may run yet
 
 
 def grants(asked: argparse.Namespace, env: Env) -> int:

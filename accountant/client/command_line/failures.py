@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from accountant.client.command_line.output import visible
-from accountant.client.errors import AccountantError, Failed, MayHaveRun, Refused, Unreachable
+from accountant.client.errors import (
+    AccountantError,
+    Failed,
+    MayHaveRun,
+    NeedsApproval,
+    Refused,
+    Unreachable,
+)
 from accountant.client.files import Incomplete
 
 REFUSED, WRONG = 1, 2
 _KINDS: Final = (
     (Unreachable, "no-answer", WRONG),
+    (NeedsApproval, "not-approved", REFUSED),
     (MayHaveRun, "may-have-run", REFUSED),
     (Incomplete, "incomplete", WRONG),
     (AccountantError, "failed", WRONG),

@@ -175,8 +175,27 @@ def _confirm(to: argparse.ArgumentParser) -> None:
     _json(to)
 
 
+def proposal_or_grant(text: str) -> str:
+    """Return the number of a proposal, or the id of a request. Raise ArgumentTypeError."""
+    return text if _GRANT.fullmatch(text) else str(event_number(text))
+
+
+def _approvals(to: argparse.ArgumentParser) -> None:
+    _json(to)
+
+
+def _approve(to: argparse.ArgumentParser) -> None:
+    to.add_argument("grant", metavar="GRANT", type=grant_id, help="the request, such as g42")
+    to.add_argument("--digest", required=True, help="the digest of the request that you read")
+    to.add_argument("--reason", type=unicode_text, help="why; recorded")
+    _named(to)
+    _json(to)
+
+
 def _decline(to: argparse.ArgumentParser) -> None:
-    to.add_argument("proposal", metavar="PROPOSAL", type=event_number, help="its number")
+    text = "a proposal by its number, or a request that waits for a person, such as g42"
+    to.add_argument("proposal", metavar="PROPOSAL|GRANT", type=proposal_or_grant, help=text)
+    to.add_argument("--digest", help="of a request: the digest of what you read")
     to.add_argument("--reason", required=True, type=unicode_text, help="why; recorded")
     _keys(to)
     _named(to)
@@ -246,7 +265,7 @@ def _deliver(to: argparse.ArgumentParser) -> None:
 
 
 def _wait(to: argparse.ArgumentParser) -> None:
-    text = "how long to wait for budget, such as 1h, 30m or 7d; default: not at all"
+    text = "how long to wait for budget or approval, such as 1h or 7d; default: not at all"
     to.add_argument("--wait", type=unicode_text, metavar="TIME", help=text)
 
 
@@ -288,7 +307,11 @@ COMMANDS: Final = {
     "grants": Command("List your own open grants.", _grants, "asking"),
     "proposals": Command("List changes that wait for a second person.", _proposals, "proposing"),
     "confirm": Command("Confirm another person's proposal.", _confirm, "proposing"),
-    "decline": Command("Decline a proposal, or withdraw your own.", _decline, "proposing"),
+    "decline": Command(
+        "Decline a proposal, or withdraw your own; or decline a request.", _decline, "proposing"
+    ),
+    "approvals": Command("List requests that wait for a person.", _approvals, "approving"),
+    "approve": Command("Approve another person's request.", _approve, "approving"),
     "deliver": Command("Report what waits in the spool.", _deliver, "settling"),
     "run": Command("Run a command under a grant.", _run, "running"),
     "accounts": Command(
@@ -304,7 +327,7 @@ COMMANDS: Final = {
 }
 BESIDE_THE_DATABASE: Final = frozenset(
     {"accounts", "preview", "explain", "report", "export", "verify", "receipt"}
-    | {"proposals", "confirm", "decline"}
+    | {"proposals", "confirm", "decline", "approvals", "approve"}
 )
 """The commands that also exist beside the database, where they take more options."""
 

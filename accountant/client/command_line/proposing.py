@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 
 from accountant.client import calls
-from accountant.client.command_line import words
+from accountant.client.command_line import approving, words
 from accountant.client.command_line.connecting import connected
 from accountant.client.command_line.output import print_json, show
 from accountant.client.errors import Body
@@ -37,7 +37,9 @@ def confirm(asked: argparse.Namespace, env: Env) -> int:
 
 
 def decline(asked: argparse.Namespace, env: Env) -> int:
-    """Decline a proposal, or withdraw one's own."""
+    """Decline a proposal, or withdraw one's own; or a request that waits for a person."""
+    if asked.proposal.startswith("g"):
+        return approving.decline(asked, env)
     named = int(asked.proposal), asked.reason, asked.idempotency_key
     return _closed(asked, env, calls.decline(*named, of_keys=asked.keys))
 

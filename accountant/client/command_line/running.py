@@ -50,15 +50,15 @@ def run(asked: argparse.Namespace, env: Env) -> int:
         raise Misuse("standard input is the command's: put the request into a file")
     call = calls.reserve_as("/grants", request_of(asked), asked.idempotency_key)
     with connected(asked, env) as client, Signals() as signals:
-        grant = _reserved(client, call)
+        grant = _reserved(client, call, waits=asked.wait is not None)
         client.close()  # a connection would not outlast the command
         return _run(asked, env, client, signals, grant)
 
 
-def _reserved(client: Client, call: Call[calls.Reserved]) -> Held:
+def _reserved(client: Client, call: Call[calls.Reserved], *, waits: bool) -> Held:
     """Return the grant. Raise Refused, MayHaveRun, AccountantError: then nothing may run."""
     try:
-        answer = client.until_decided(call)
+        answer = client.until_decided(call, waits=waits)
     except Unreachable as failure:
         failure.add_note("nothing was started; if the budget was reserved, it will be charged")
         raise

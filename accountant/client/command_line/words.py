@@ -23,7 +23,11 @@ def cost(charge: Mapping[str, str]) -> str:
 
 
 def reserved(answer: Body, *, repeated: bool) -> Iterator[str]:
-    """Tell of a grant."""
+    """Tell of a grant, or that the request waits."""
+    if answer["state"] == "waiting":
+        asks = f" (asked for by {', '.join(answer['asks'])})" if answer["asks"] else ""
+        yield f"{answer['id']}: waits until {answer['until']} for {answer['waits_for']}{asks}"
+        return
     yield f"{answer['id']}: {cost(answer['charge'])}, reserved until {answer['expires']}"
     yield from flagged(answer)
     if repeated:
@@ -59,6 +63,22 @@ def proposal(one: Body, option: str = "") -> Iterator[str]:
     if "next" in one:
         yield f"  until {one['expires']}, by another admin or officer:"
         yield f"  accountant confirm {one['proposal']}{option} --digest {one['digest']}"
+
+
+def approval(one: Body, population: str) -> Iterator[str]:
+    """Show a request that waits for a person: what it would do, and how it is decided."""
+    yield f"{one['id']} of {one['client']}, {one['time']}: {cost(one['charge'])}"
+    for name in ("purpose", "justification"):
+        if name in one["request"]:
+            yield f"  {name}: {one['request'][name]}"
+    for said in one["asks"]:
+        yield f"  approval is asked for by {said['rule']}: {said['text']}"
+    for said in one["blocked_by"]:
+        yield f"  it cannot be granted now, by {said['rule']}: {said['text']}"
+    for line in one["effect"]:
+        yield f"  {line['text']}"
+    yield f"  until {one['until']}, by an admin or officer who did not ask:"
+    yield f"  accountant approve {one['id']} -p {population} --digest {one['digest']}"
 
 
 def closed(answer: Body) -> Iterator[str]:
@@ -116,7 +136,8 @@ def _scope(dataset: str, client: str) -> str:
 
 def preview(found: Body) -> Iterator[str]:
     """Show a decision that would be taken."""
-    yield f"decision: {found['decision']['outcome']}"
+    note = f" ({found['note']})" if "note" in found else ""
+    yield f"decision: {found['decision']['outcome']}{note}"
     for rule in found["decision"]["rules"]:
         yield _rule(rule)
     yield f"requests like this that the limits admit: {found['fits']}"

@@ -201,6 +201,34 @@ def test_an_answer_that_was_lost_can_be_asked_for(shell: Shell, network: Network
     assert shell.spent() == ("0.5", "0")
 
 
+def test_a_person_approves_or_declines(shell: Shell) -> None:
+    """What a rule leaves to a person waits; it is approved, or declined, by the digest read."""
+    policy = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 4}}\n"
+    policy += "  - {id: big, action: approve, at_most: {epsilon: 1}}\n"
+    with Registrar(shell.served.url, shell.served.keys["admin"], shell.population) as steward:
+        shell.served.confirm(shell.population, steward.policy(policy))
+    officer = shell.with_("officer")
+    asks = "--dataset", "visits", "--mechanism", "laplace:sensitivity=1,scale=0.5"
+    assert "approve (it would wait for a person" in shell("preview", *asks).text
+    first = shell.json("grant", *asks, code=1)
+    assert first["waits_for"] == "approval"
+    assert "waits until" in shell("grant", *asks, code=1).text
+    assert "[not-approved]" in shell.wrong("run", *asks, "--", "true", code=1)
+    for one in json.loads(officer("approvals", "--json").text)[1:]:
+        said = officer("decline", one["id"], "--digest", one["digest"], "--reason", "once").text
+        assert f"{one['id']}: declined" in said
+    told = officer("approvals").text
+    [one] = json.loads(officer("approvals", "--json").text)
+    assert "0 % to 50 %" in told
+    assert f"accountant approve {one['id']} -p {shell.population} --digest {one['digest']}" in told
+    wrong = "approve", one["id"], "--digest", "0" * 64
+    assert "[approval-digest]" in officer.wrong(*wrong)
+    assert "--digest" in officer.wrong("decline", one["id"], "--reason", "no")
+    said = officer("approve", one["id"], "--digest", one["digest"], "--reason", "worth it").text
+    assert f"{one['id']}: approved, and granted as g" in said
+    assert "no request waits" in officer("approvals").text
+
+
 def test_a_second_person_confirms(shell: Shell) -> None:
     """Where the policy asks for one: the grant is open until an officer confirms by the digest."""
     rules = "policy: p\nrules:\n  - {id: lifetime, limit: {epsilon: 1}}\n"
