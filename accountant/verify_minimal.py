@@ -789,7 +789,8 @@ class Audit:
         at, key = datetime.fromisoformat, said.get("key")
         one, other = map(person, (first["by"], event["by"]))
         need(said["digest"] == sha256(canonical(first)).hexdigest(), "another one was read")
-        made = [(k, who) for k, who in ((key, one), (said.get("proposed_with"), other)) if k]
+        its = said.get("proposed_with") or said.get("asked_with")
+        made = [(k, who) for k, who in ((key, one), (its, other)) if k]
         since = at(first["time"]) - timedelta(days=7)
         mine = any(who in map(person, k["by"]) and at(k["time"]) > since for k, who in made)
         need(not mine and one != other and other[:1] != ":", "only one person")

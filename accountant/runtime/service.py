@@ -15,6 +15,7 @@ from accountant.auth.keys import LEDGER as KEYS
 from accountant.auth.keys import Credentials, Key
 from accountant.budget.apply import drop_journal, keep_journal, rollback
 from accountant.budget.commands import (
+    ApproveGrant,
     ConfirmChange,
     Envelope,
     EraseText,
@@ -145,8 +146,8 @@ class Service(Reader):
     ) -> Answer:
         """Confirm a proposal, or approve or decline a request that waits, like ``execute``. What is
         known of the ``key`` of whoever does, by default of the valid one of that name, is recorded,
-        and of a proposer's. A recovery is confirmed only by what puts the vault right with it.
-        Raise Problem.
+        and of whoever proposed or asked. A recovery is confirmed only by what puts the vault right
+        with it. Raise Problem.
         """
         with store_failures():
             key = key or self.credentials.named(asked.by)
@@ -154,6 +155,9 @@ class Service(Reader):
             if isinstance(asked.command, ConfirmChange):
                 proposal = self._to_confirm(ledger, asked.command.proposal, recovering=recovering)
                 known["proposed_with"] = self.credentials.last_named(proposal.by)
+            elif isinstance(asked.command, ApproveGrant):
+                waits, _ = self.grant(ledger, asked.command.grant)
+                known["asked_with"] = self.credentials.last_named(waits.by)
         facts = {name: one.facts() for name, one in known.items() if one is not None}
         command = asked.command.model_copy(update=facts)
         return self.execute(ledger, replace(asked, command=command))

@@ -55,12 +55,14 @@ ATTACKS: dict[str, Callable[[World], Attack]] = {
 }  # fmt: skip
 """What each call that may loosen is sent for that."""
 NEVER = {
+    "approve_grant": "is another person's than whoever asked: see below",
     "ask_grant": "spends",
     "batch": "refuses an item that loosens",
     "confirm_proposal": "is the second person's",
     "confirm_key": "is the second person's",
     "count_answers": "gives nothing back",
     "decline_proposal": "keeps things as they are",
+    "decline_grant": "refuses",
     "decline_key": "keeps things as they are",
     "erase_texts": "changes no sum",
     "open_sparse_vector": "spends",
@@ -70,6 +72,7 @@ NEVER = {
     "republish_answer": "gives nothing back",
 }
 COMMANDS = {
+    "approve": "is another person's than whoever asked",
     "accept-time": "one person loosens by it (budget/test_nobody_loosens.py)",
     "confirm": "is the second person's",
     "decline": "keeps things as they are",
@@ -86,7 +89,7 @@ COMMANDS = {
 }
 """The commands that write beside the database."""
 READ = {"accounts", "compose", "dp-event", "explain", "export", "fit", "fleet", "plan", "preview"}
-READ |= {"proposals", "receipt", "replay", "report", "verify"}
+READ |= {"approvals", "proposals", "receipt", "replay", "report", "verify"}
 ASK = {"commit", "deliver", "grant", "grants", "populations", "record", "release", "run"}
 ASK |= {"republish"}
 """The commands that send the calls above."""
@@ -155,6 +158,29 @@ def test_a_pipeline_that_the_admin_made_is_the_admin(made: World, *, revoked: bo
     assert made.confirm(answer, who="officer").status_code == 200
 
 
+@pytest.mark.parametrize("revoked", [False, True])
+def test_nobody_approves_what_they_asked_for(made: World, *, revoked: bool) -> None:
+    """Not by a key that they made, and not what they asked for by a key that they made."""
+    rules = WORD + "  - {id: big, action: approve, at_most: {epsilon: 1}}\n"
+    assert made.put("/policy", "policy: p\nrules:\n" + rules).status_code == 200
+    for client, role in (("mine", "pipeline"), ("other", "officer")):
+        made.secrets[client] = made.new_key(client, role, "operator:admin")
+    for asks, approves, why in (
+        ("admin", "admin", "same-person"),
+        ("admin", "other", "key-too-new"),
+        ("mine", "admin", "key-too-new"),
+    ):
+        waits = made.post("/grants", ask(laplace("2")), who=asks, key=f"{asks}-{approves}").json()
+        if revoked and asks == "mine":
+            made.service.credentials.revoke("mine", "operator:admin")
+        body = {"digest": made.get(f"/approvals/{waits['id']}").json()["digest"]}
+        answer = made.post(f"/approvals/{waits['id']}/approve", body, who=approves)
+        assert (answer.status_code, code(answer)) == (403, why)
+        assert (
+            made.post(f"/approvals/{waits['id']}/approve", body, who="officer").status_code == 201
+        )
+
+
 def test_nobody_confirms_for_another_in_one_request(made: World) -> None:
     """What the service adds to a command is in no request."""
     confirms = {"proposal": 0, "digest": "0" * 64, "proposer": "officer"}
@@ -165,6 +191,8 @@ def test_nobody_confirms_for_another_in_one_request(made: World) -> None:
         ("PUT", "", PEOPLE | {"dimensions": {"age": ["1"]}, "confirms": confirms}),
         ("POST", "/proposals/2/confirm", {"digest": "0" * 64, "key": known}),
         ("POST", "/proposals/2/confirm", {"digest": "0" * 64, "proposed_with": known}),
+        ("POST", "/approvals/g2/approve", {"digest": "0" * 64, "key": known}),
+        ("POST", "/approvals/g2/approve", {"digest": "0" * 64, "asked_with": known}),
     ):
         answer = made.call(method, path, body, who="admin")
         assert (answer.status_code, code(answer)) == (422, "invalid-request"), (path, answer.text)

@@ -132,11 +132,12 @@ class _Waited(_OnGrant):
 
 class Approval(BaseModel, frozen=True, extra="forbid"):
     """What an approval was made by: the digest of the event that was read, and what was known of
-    the API key of whoever approves, if one bears the name.
+    the API keys of whoever approves and of whoever asked, if one bears the name.
     """
 
     digest: Digest
     key: KeyMade | None = None
+    asked_with: KeyMade | None = None
 
 
 class AdmitGrant(_Waited, name="admit_grant"):
@@ -161,6 +162,9 @@ class ApproveGrant(_OnApproval, name="approve_grant"):
     """
 
     reason: FreeText | None = Field(None, description="the reason, in words")
+    asked_with: SkipJsonSchema[
+        Annotated[KeyMade | None, stored_only("not_here", "the service knows the key")]
+    ] = None
 
 
 class DeclineGrant(_OnApproval, name="decline_grant"):

@@ -43,7 +43,7 @@ def expanded(
         "grant": waiting.id,
         "client": waiting.by,
         "request": waiting.asks().to_json(),
-        "approval": Approval(digest=command.digest, key=command.key),
+        "approval": Approval(digest=command.digest, key=command.key, asked_with=command.asked_with),
         "reason": command.reason,
     }
     return Envelope(asked.by, construct(AdmitGrant, fields), asked.key)
@@ -59,7 +59,7 @@ def approve(state: State, asked: Envelope, command: AdmitGrant, now: int) -> lis
     plain = Envelope(waiting.by, waiting.asks())
     if (command.client, command.request) != (waiting.by, plain.document):
         raise Invalid("approval-differs", f"this is not what {waiting.id} asks for")
-    _check(asked, waiting, command.approval.digest, command.approval.key, now)
+    _check(asked, waiting, command.approval, now)
     request, judgement, body = judged(state, waiting.by, waiting.asks(), now, arrives=0)
     _check_asks(waiting, judgement)
     if judgement.outcome == "block":
@@ -72,7 +72,7 @@ def approve(state: State, asked: Envelope, command: AdmitGrant, now: int) -> lis
 def decline(state: State, asked: Envelope, command: ask.DeclineGrant, now: int) -> list[Outcome]:
     """End the wait of a request that a person declines. Raises Conflict if no rule asks for one."""
     waiting = _waiting(state, command.grant, now)
-    _check(asked, waiting, command.digest, command.key, now)
+    _check(asked, waiting, Approval(digest=command.digest, key=command.key), now)
     _check_asks(waiting, looked_at(state, waiting, now)[1])
     return [outcome(state, asked, NOT_APPROVED, now, {}, Leave(waiting.sequence, "declined"))]
 
@@ -112,20 +112,19 @@ def _waiting(state: State, name: str, now: int) -> Waiting:
     )
 
 
-def _check(
-    asked: Envelope, waiting: Waiting, digest: str, key: ask.KeyMade | None, now: int
-) -> None:
+def _check(asked: Envelope, waiting: Waiting, said: Approval, now: int) -> None:
     """Raise Problem unless another person than the client decides about what was read."""
-    if digest != waiting.digest:
+    if said.digest != waiting.digest:
         raise Conflict(
             "approval-digest",
-            f"request {waiting.id} has the digest {waiting.digest}, not {digest}: read it, and "
-            "name the digest of what you read",
+            f"request {waiting.id} has the digest {waiting.digest}, not {said.digest}: read it, "
+            "and name the digest of what you read",
             digest=waiting.digest,
         )
     if asked.by == SYSTEM:
         raise Forbidden("same-person", "the service itself approves nothing")
-    check_person(First(waiting.by, waiting.opened, None, *_WORDS), asked.by, key, now)
+    first = First(waiting.by, waiting.opened, said.asked_with, *_WORDS)
+    check_person(first, asked.by, said.key, now)
 
 
 _WORDS: Final = "asked for", "approve or decline it; whoever asked can release it"
