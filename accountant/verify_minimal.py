@@ -64,6 +64,13 @@ def need(holds: object, reason: str) -> None:
         raise ValueError(reason)
 
 
+def box(*sides: Any) -> Iterator[Cell]:
+    """Return the cells of a box, unless they are more than this verifier can hold one by one."""
+    count = prod(map(len, sides))
+    need(count <= 10**6, f"this verifier holds groups of up to 10^6 cells, and one has {count}")
+    return product(*sides)
+
+
 def grow(subtrees: list[tuple[int, bytes]], entry: bytes) -> None:
     """Add an entry to a tree (RFC 6962, section 2.1), kept as sizes and hashes of full subtrees."""
     size, node = 1, sha256(b"\0" + entry).digest()
@@ -1015,7 +1022,7 @@ class Audit:
                 sides[name] = values[place(asked["from"]) : place(asked["to"]) + 1]
             else:
                 sides[name] = [values[at] for at in positions(**asked)]
-        return product(*sides.values())
+        return box(*sides.values())
 
     def extend(self, event: Doc, command: Doc) -> None:
         """Append values of dimensions: new cells inherit, or have what everyone still has."""
@@ -1028,7 +1035,7 @@ class Audit:
             need(prod(map(len, after.values())) <= MOST_CELLS, "too many cells")
             new = range(len(before), len(before) + len(values))
             old, self.dimensions = map(len, self.dimensions.values()), after
-            there = frozenset(product(*map(range, old)) if not inherit else ())
+            there = frozenset(box(*map(range, old)) if not inherit else ())
             self.compiled.clear()
             for grant_id, grant in self.open.items():
                 self.open[grant_id] = self.widened(grant, name, values, inherit=inherit)

@@ -41,6 +41,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     core.deciding,
     core.replay_rate,
     cells.narrow,
+    cells.large,
     gates.one_cell,
     gates.many_cells,
     prices.first_price,

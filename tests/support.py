@@ -315,7 +315,7 @@ class Book:
     def held(self, rule: str = "a", dataset: str = "d", client: str = "") -> Sums:
         """What open grants hold in the account of a rule."""
         account = self.account(rule, dataset, client)
-        nothing = Sums(account.used.rows, account.used.shape)
+        nothing = Sums(account.used.rows, account.used.space)
         return self.state.reserved().get(self.key(rule, dataset, client), nothing)
 
     def account(self, rule: str = "a", dataset: str = "d", client: str = "") -> Any:
@@ -369,7 +369,10 @@ def root_of(stored: Iterable[bytes]) -> bytes:
 
 def cells_of(sums: Sums) -> list[tuple[int, ...]]:
     """The sums of each cell, one tuple a cell: finite ones, then numbers of infinite charges."""
-    flat = sums.stacked().reshape(2 * sums.rows, -1)
+    found = sums.stacked()
+    if sums.classes is not None:
+        found = sums.classes.spread(found)
+    flat = found.reshape(2 * sums.rows, -1)
     return [tuple(int(v) for v in column) for column in flat.T]
 
 

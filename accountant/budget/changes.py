@@ -314,7 +314,7 @@ def _arrive(state: State, one: Arriving, now: int) -> list[Counted]:
         after = None if before is None else before.at(now)
         if after is None:
             period = None if epoch.window is None else epoch.window.period(now)
-            after = Arrivals(period and period.end, Sums(1, state.people().shape))
+            after = Arrivals(period and period.end, Sums(1, state.space))
             state.arrivals[key] = after
         found.append(Counted(key, one.selection, before, after, after.counts.flat))
         after.counts.add(one.selection, [1], [0])

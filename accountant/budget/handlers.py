@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.classes import Classes
 from accountant.budget.accounts.epochs import (
     Adopted,
     Epoch,
@@ -18,7 +19,8 @@ from accountant.budget.accounts.epochs import (
     start_of,
     stated_orders,
 )
-from accountant.budget.accounts.unlocking import Arrivals
+from accountant.budget.accounts.growing import Growth, by_class, grow, many
+from accountant.budget.accounts.unlocking import Arrivals, born
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.bill import per_in
 from accountant.budget.changes import Record
@@ -70,6 +72,8 @@ def _register_population(state: State, event: Event) -> None:
         membership=Membership(body["membership"]),
         dimensions=tuple((k, tuple(v)) for k, v in sorted(body.get("dimensions", {}).items())),
     ).explained(body.get("fixed", {}))
+    shape = state.population.shape
+    state.classes = Classes(shape) if many(shape) else None
     _state_units(state, body, event.time)
 
 
@@ -82,7 +86,7 @@ def _begin_lifetimes(state: State, unit: Unit, now: int) -> None:
         before, later = state.accounts[key], state.to_change(key._replace(unit=unit.name))
         if unit.group:  # its members may be in several cells
             most = Charge(SURE, tuple(before.used.most()), tuple(before.used.most_infinite()))
-            before = Account.empty(before.used.shape)
+            before = Account.empty(before.used.space)
             before.book(LASTING, most, reserve=False, now=now)
         for _ in range(steps):
             later.absorb(before, None)
@@ -112,16 +116,34 @@ def _extend_population(state: State, event: Event) -> None:
         if not inherit and not population.exchanges:
             state.accounts.leave(state.reserved(), event.time)
             state.held = None
+        after = population.extended(dimension, tuple(values), event.time)
+        growth = _growth(state, after, axis, inherit=inherit)
         for account in state.accounts.distinct():
-            account.at(event.time).extend(axis, len(values), inherit)
+            account.at(event.time).extend(axis, len(values), inherit, growth)
         for arrived in state.arrivals.values():  # nobody has asked for the new cells yet
             arrived.counts.to_cells([0], [0])
-            arrived.counts.extend(axis, len(values), False)
-        state.population = population.extended(dimension, tuple(values), event.time)
+            arrived.counts.extend(axis, len(values), False, growth)
+        state.population, state.classes = after, growth and growth.classes
         for grant in state.grants.in_order():
             _widen(state, grant, dimension, values, inherit, event.time)
         if inherit:
             _inherit(state, dimension, values, event.time)
+
+
+def _growth(state: State, after: Population, axis: int, *, inherit: bool) -> Growth | None:
+    """Return how sums by class grow to the population ``after``; None if they are by cell. Where
+    there will be many cells they are by class from now on.
+    """
+    before = state.people()
+    if state.classes is None and many(after.shape):
+        every = [account.used for account in state.accounts.distinct()]
+        every += [arrived.counts for arrived in state.arrivals.values()]
+        state.classes = by_class(before.shape, every, born(before.shape, before.grown))
+    if state.classes is None:
+        return None
+    by = after.shape[axis] - before.shape[axis]
+    inherit = inherit and not all(one.used.flat for one in state.accounts.values())
+    return grow(state.classes, axis, by, inherit, after.grown[-1][-1])
 
 
 def _inherit(state: State, dimension: str, values: list[str], now: int) -> None:
@@ -216,7 +238,7 @@ def _come_in(state: State, adopted: Adopted, before: Dataset, after: Dataset, no
     for outside, total in into.items():
         moved = state.accounts.alone(outside)
         state.to_change(total).gain(moved, now)
-        state.accounts[outside] = adopted.epochs[outside.rule].opens(state.people().shape)
+        state.accounts[outside] = adopted.epochs[outside.rule].opens(state.space)
     for grant in list(state.open.values()):
         kept = tuple(pair for pair in grant.bookings if pair[0] not in into)
         if len(kept) < len(grant.bookings):
@@ -301,7 +323,7 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
     for source in sources:
         account = state.accounts[source]
         key = _successor(state, rule, epoch, source)
-        opened = brought.setdefault(key, Account.empty(account.used.shape, epoch.axis))
+        opened = brought.setdefault(key, Account.empty(account.used.space, epoch.axis))
         opened.absorb(account, reserved.get(source))
     for currency, each in epoch.per_epsilon():
         for account in brought.values():

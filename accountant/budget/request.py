@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from orjson import Fragment
 
+from accountant.budget.accounts.classes import MOST as MOST_CLASSES
 from accountant.budget.accounts.sums import FEW
 from accountant.budget.bill import bill_of
 from accountant.budget.commands import (
@@ -20,7 +21,7 @@ from accountant.budget.commands import (
     Sealed,
 )
 from accountant.budget.commands.plain import Listed, Term
-from accountant.budget.errors import Invalid
+from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.population.population import Population
 from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
 from accountant.budget.reach import Reach
@@ -155,15 +156,35 @@ def places_in(mechanism: BaseMechanism) -> Iterator[tuple[str, ...]]:
             yield (*place, mechanism.kind)
 
 
-def prepare(state: State, by: str, command: Judged, now: int) -> Request:
-    """Price and compile ``command`` at stamp ``now``.
+def prepare(state: State, by: str, command: Judged, now: int, *, everyone: bool = False) -> Request:
+    """Price and compile ``command`` at stamp ``now``; one that is charged to ``everyone``, whatever
+    its group is.
 
     Raises Invalid for an unknown dataset, group or allotment.
     """
     if command.allotment is not None:
         state.known_allotment(command.allotment)
     people, on = state.people(), state.reach(command.dataset)
-    return request_on(people, terms_of(state), by, command, now, on)
+    found = request_on(people, terms_of(state), by, command, now, on)
+    if everyone:
+        found.selection = EVERYONE
+    return found
+
+
+def check_classes(state: State, request: Request) -> None:
+    """Raise Conflict if a charge to the cells of ``request`` would part more classes of cells than
+    a population of many cells may have.
+    """
+    if state.classes is not None and (count := state.beyond(request.selection)) is not None:
+        raise Conflict(
+            "too-many-classes",
+            f"this population has {state.people().cells} cells, and its charges tell "
+            f"{state.classes.count} classes of them apart; with this group there would be {count}, "
+            f"the most is {MOST_CLASSES}: name groups that were named before, coarser ones, or "
+            "everyone",
+            classes=count,
+            most=MOST_CLASSES,
+        )
 
 
 def request_on(

@@ -1,10 +1,10 @@
 """Snapshots: a state as bytes, so that a start does not have to fold every event again.
 
 A snapshot holds the length of the head, the head (``Head``, JSON), then columns: the open grants
-and their commands, the entries of windows, the sums of each account, the settled grants, the
-answered keys. Capacities and currencies of epochs follow from the policy. A snapshot is not checked
-against the events: the caller has to know that it is authentic, and that the same code folded it
-(store/snapshots.py).
+and their commands, the entries of windows, the classes of cells if there are many cells, the sums
+of each account, the settled grants, the answered keys. Capacities and currencies of epochs follow
+from the policy. A snapshot is not checked against the events: the caller has to know that it is
+authentic, and that the same code folded it (store/snapshots.py).
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 
+from accountant.budget.accounts import runs
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.accounts import Accounts
+from accountant.budget.accounts.classes import Space
 from accountant.budget.accounts.epochs import Adopted, epoch_of
+from accountant.budget.accounts.growing import many, merged
 from accountant.budget.accounts.spans import Window
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.unlocking import (
@@ -153,6 +156,8 @@ class Copied:
     legend: Legend
     answers: int
     columns: tuple[bytes, ...]
+    count: int
+    """How many classes of cells there were; the state goes on parting them."""
 
     @classmethod
     def of(cls, state: State) -> Copied:
@@ -161,12 +166,17 @@ class Copied:
         sums = (part for account in frozen.accounts.values() for part in account.used.dump())
         counts = (part for one in frozen.arrivals.values() for part in one.counts.dump())
         columns = *sums, *counts, *state.grants.dump(), *state.idempotency.dump()
-        return cls(frozen, state.grants.legend(), len(state.idempotency), columns)
+        count = 0 if frozen.classes is None else frozen.classes.count
+        return cls(frozen, state.grants.legend(), len(state.idempotency), columns, count)
 
     def dump(self, breathe: Callable[[], None] = lambda: None) -> list[bytes]:
         """Return the parts of one file, calling ``breathe`` often, so that other threads run."""
         head, *opened = _head(self.state, self.legend, self.answers, breathe)
-        return [len(head).to_bytes(_LENGTH, "little"), head, *opened, *self.columns]
+        cells = list[bytes]()
+        for part in runs.dump(self.state.classes, self.count) if self.state.classes else ():
+            cells.append(part)
+            breathe()
+        return [len(head).to_bytes(_LENGTH, "little"), head, *opened, *cells, *self.columns]
 
 
 def dump(state: State) -> list[bytes]:
@@ -329,13 +339,19 @@ def _state(
     axes = list(map(_axis, head.axes))
     charges = [_charge(axes[axis], finite, infinite) for axis, finite, infinite in head.charges]
     shape = head.population.shape if head.population else ()
+    grown = head.population.grown if head.population else ()
     selections = [_selection(row, shape) for row in head.selections]
-    accounts = Accounts(_accounts(head, axes, shape, selections, passing, take))
+    classes = runs.load(take, shape, grown) if many(shape) else None
+    space = classes or shape
+    accounts = Accounts(_accounts(head, axes, space, selections, passing, take))
     accounts.share()
     arrivals = {
-        AccountKey(*row[:6]): Arrivals(row[6], Sums.load(take, 1, shape, row[7]))
+        AccountKey(*row[:6]): Arrivals(row[6], Sums.load(take, 1, space, row[7]))
         for row in head.arrivals
     }
+    if classes is not None:
+        sums = (one.used for one in accounts.distinct())
+        classes = merged(classes, [*sums, *(one.counts for one in arrivals.values())])
     keys = list(accounts)
     held = [tuple((keys[key], charges[booked]) for key, booked in row) for row in head.bookings]
     per = [tuple((unit, charges[number]) for unit, number in row) for row in head.per]
@@ -363,6 +379,7 @@ def _state(
         memories=dict(head.memories),
         proposals={one.sequence: one for one in head.proposals},
         arrivals=arrivals,
+        classes=classes,
     )
 
 
@@ -377,7 +394,7 @@ def _account_row(key: AccountKey, account: Account, lists: _Lists) -> AccountRow
 def _accounts(
     head: Head,
     axes: list[Axis],
-    shape: tuple[int, ...],
+    space: Space,
     selections: list[Selection],
     passing: memoryview,
     take: Take,
@@ -387,7 +404,7 @@ def _accounts(
         axis, n = axes[row.axis], len(row.bound)
         if not len(axis) == n == len(row.held) or len(row.lasting) not in (0, 2 * n):
             raise ValueError("an account is not as long as its axis")
-        used = Sums.load(take, n, shape, row.kept)
+        used = Sums.load(take, n, space, row.kept)
         held = axis, used, list(row.bound), list(row.held)
         account = Account(*held)
         if row.window is not None:

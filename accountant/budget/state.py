@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.accounts import Accounts
+from accountant.budget.accounts.classes import MOST as MOST_CLASSES
+from accountant.budget.accounts.classes import Classes, Space
 from accountant.budget.accounts.epochs import Adopted, Epoch
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.unlocking import (
@@ -92,6 +94,8 @@ class State:
     """By the sequence of the event that proposed it; replaced and never changed."""
     arrivals: dict[AccountKey, Arrivals] = field(default_factory=dict)
     """How many requests have asked for each cell, by account of a limit that they unlock."""
+    classes: Classes | None = field(default=None, compare=False)
+    """Of a population of many cells: what all sums are kept by."""
     now: int = field(default=0, compare=False)
     """The stamp of the read, if that is later than the last event's."""
     batch: OpenBatch | None = None
@@ -116,12 +120,13 @@ class State:
         this one goes on. Cells are only copied if they are changed meanwhile;
         answers and settled grants are shared: to look one up, hold the lock of the projection.
         """
-        at = max(self.time, now)
+        at, classes = max(self.time, now), self.classes and self.classes.view()
         return replace(
             self,
             now=now,
             accounts=Accounts(
-                (key, one.at(at).frozen(whole=whole)) for key, one in self.accounts.items()
+                (key, _by(one.at(at).frozen(whole=whole), classes))
+                for key, one in self.accounts.items()
             ),
             datasets=dict(self.datasets),
             grants=self.grants.frozen(),
@@ -129,7 +134,8 @@ class State:
             last_epoch=dict(self.last_epoch),
             revalued=dict(self.revalued),
             memories=dict(self.memories),
-            arrivals=_frozen(self.arrivals),
+            arrivals=_frozen(self.arrivals, classes),
+            classes=classes,
             journal=None,
         )
 
@@ -145,13 +151,17 @@ class State:
         route = self.route(self.reach(asked).charged, client, purpose, allotment)
         beside = (one.key for keeps in route.keeps.values() for one in keeps)
         kept = {key: self.accounts.get(key) for key in (*route.keys, *beside)}
+        classes = self.classes and self.classes.view()
         return replace(
             self,
-            accounts=Accounts((key, _looked_at(one.at(now))) for key, one in kept.items() if one),
+            accounts=Accounts(
+                (key, _by(_looked_at(one.at(now)), classes)) for key, one in kept.items() if one
+            ),
             grants=Grants(),
             waiting=Queue(),
             memories=dict(self.memories),
-            arrivals=_frozen({k: v for k, v in self.arrivals.items() if k in kept}),
+            arrivals=_frozen({k: v for k, v in self.arrivals.items() if k in kept}, classes),
+            classes=classes,
             journal=None,
         )
 
@@ -207,14 +217,27 @@ class State:
         if (account := self.accounts.get(key)) is not None:
             return account
         epoch = self.adopted.epochs.get(key.rule) if self.adopted else None
-        shape = self.people().shape
         if epoch is not None and epoch.number == key.epoch:
-            return epoch.opens(shape)
-        return Account.empty(shape)
+            return epoch.opens(self.space)
+        return Account.empty(self.space)
+
+    @property
+    def space(self) -> Space:
+        """What cells sums are of."""
+        return self.classes or self.people().shape
 
     def seen(self, key: AccountKey) -> Account:
         """Return the account of ``key`` as it counts now, for readers."""
         return self.account(key).at(max(self.time, self.now))
+
+    def beyond(self, selection: Selection) -> int | None:
+        """Return how many classes of cells there would be if ``selection`` were charged, where that
+        is more than there may be; None otherwise.
+        """
+        if self.classes is None or selection.everyone:
+            return None
+        count = self.classes.parted(selection)
+        return count if count > MOST_CLASSES else None
 
     def lock(
         self, counted: Counted, now: int, arriving: tuple[Selection, int] = (EVERYONE, 0)
@@ -228,10 +251,10 @@ class State:
             return UNLOCKED
         if unlock.over is not None:
             period = None if window is None else window.period(now)
-            return over_time(people, unlock.length, epoch.begun, period, now)
+            return over_time(people, unlock.length, epoch.begun, period, now, self.space)
         arrived = self.arrivals.get(key)
         counting = None if arrived is None else arrived.at(now)
-        return per_request(unlock.share, counting, *arriving, people.shape)
+        return per_request(unlock.share, counting, *arriving, self.space)
 
     def to_change(self, key: AccountKey) -> Account:
         """Return the account of ``key`` to change it alone; opens one if there is none."""
@@ -251,7 +274,7 @@ class State:
         found: dict[AccountKey, Sums] = {}
         for (key, _, _), (selection, booked, count) in alike.items():
             if key not in found:
-                found[key] = Sums(len(booked.axis), self.accounts[key].used.shape)
+                found[key] = Sums(len(booked.axis), self.accounts[key].used.space)
             finite = [count * units for units in booked.finite]
             found[key].add(selection, finite, [count * n for n in booked.infinite])
         self.held = self.sequence, found
@@ -411,8 +434,17 @@ def _looked_at(account: Account) -> Account:
     return account.frozen(whole=whole)
 
 
-def _frozen(arrivals: dict[AccountKey, Arrivals]) -> dict[AccountKey, Arrivals]:
-    return {key: one._replace(counts=one.counts.frozen()) for key, one in arrivals.items()}
+def _by(account: Account, classes: Classes | None) -> Account:
+    """Return a reader's account, whose sums are by classes of the reader's own, if they are."""
+    account.used = account.used.by(classes)
+    return account
+
+
+def _frozen(
+    arrivals: dict[AccountKey, Arrivals], classes: Classes | None
+) -> dict[AccountKey, Arrivals]:
+    counts = ((key, one, one.counts.frozen().by(classes)) for key, one in arrivals.items())
+    return {key: one._replace(counts=found) for key, one, found in counts}
 
 
 def account_key(
@@ -437,8 +469,11 @@ def envelope_of(event: Event) -> Envelope:
     body = event.body
     document = body["command"]
     if event.type != REFUSED and (command := read_plain(document)) is not None:
-        asked = Envelope(event.by, command, body.get("key"))
+        everyone = body.get("charged_to") == "everyone"
+        asked = Envelope(event.by, command, body.get("key"), again=True, everyone=everyone)
         vars(asked).update(document=document, canonical=to_keep(written(document)))
         return asked
     items = map(command_from_json, body["items"] if event.type == REFUSED else ())
-    return Envelope(event.by, command_from_json(document), body.get("key"), tuple(items))
+    everyone, command = body.get("charged_to") == "everyone", command_from_json(document)
+    about = event.by, command, body.get("key"), tuple(items)
+    return Envelope(*about, again=True, everyone=everyone)

@@ -15,7 +15,7 @@ from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Currency, amount, show
 from accountant.reporting.history import ADOPTED, BOOKING, RECOVERED, REVALUED, SETTLING
-from accountant.reporting.peak_cell import Ruler, used_and_spent
+from accountant.reporting.peak_cell import Region, Ruler
 from accountant.reporting.schema import PointFacts, SeriesFacts
 
 MOST_POINTS: Final = 400
@@ -65,8 +65,8 @@ class Held:
             if not key.rule or key.client:
                 continue
             if (sums := self._sums.get(key)) is None:
-                shape = state.accounts[key].used.shape
-                sums = self._sums[key] = Sums(len(booked.axis), shape)
+                space = state.accounts[key].used.space
+                sums = self._sums[key] = Sums(len(booked.axis), space)
             sums.add(grant.selection, booked.finite, booked.infinite, sign)
 
 
@@ -125,7 +125,7 @@ class Burndowns:
             ruler = self._rulers[key] = Ruler(counted.rule, counted.epoch)
         held = self._held.of(key)
         cells = state.seen(key).used.stacked(), None if held is None else held.stacked()
-        found = ruler.epsilons(used_and_spent(*cells))
+        found = ruler.epsilons(Region().used_and_spent(*cells))
         return PointFacts(
             sequence=sequence,
             time=rfc3339(time),

@@ -7,19 +7,22 @@ cells, and together they would describe no person.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from accountant.budget.accounts.classes import Classes
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.part import Integers
 from accountant.budget.accounts.peak import deciding, most_spent
+from accountant.budget.population.selection import EVERYONE, Box, Selection, ordered
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import Filter, Line
 from accountant.privacy.units import Currency, units_up
 
+T = TypeVar("T")
 _UNBOUNDED: Final = 2**63 - 1
 """Stands for an infinite sum in comparisons; finite sums stay at or below 2**62."""
 
@@ -57,6 +60,13 @@ class Ruler:
         """Return the numbers over all ``cells`` (rows, ...)."""
         return self.by_value(cells.reshape(len(cells), 1, -1))[0]
 
+    def alike(self, cells: Integers, place: int) -> Integers:
+        """Return the places of those of ``cells`` (rows, cells) that hold the same as the one at
+        ``place`` in what is compared.
+        """
+        same = [sums == sums[place] for sums in self._compared(cells)]
+        return np.flatnonzero(np.logical_and.reduce(same))
+
     def decides(self, cells: Integers) -> tuple[Line | None, bool]:
         """Return the line that decides what the peak of all ``cells`` (rows, ...) has spent, None
         for the sum of epsilons; and whether what it has spent is less than the line shows.
@@ -73,8 +83,10 @@ class Ruler:
         ]
         return line, second is not None and second <= line.first and line.spent(second) == line.most
 
-    def by_value(self, cells: Integers) -> list[Worst]:
-        """Return the numbers of each value, for ``cells`` (rows, values, rest)."""
+    def by_value(self, cells: Split) -> list[Worst]:
+        """Return the numbers of each value, for ``cells`` (rows, values, rest) or by class."""
+        if not isinstance(cells, np.ndarray):
+            return [worst for part in cells for worst in part.each(self.worst)]
         capacity, own = self._most, self._sums(cells, Currency.DELTA)
         epsilon, *along = columns = self._compared(cells)
         fit = epsilon <= capacity.epsilon
@@ -95,8 +107,9 @@ class Ruler:
             for i, (spent, cell) in enumerate(self._peaks(columns))
         ]
 
-    def epsilons(self, cells: Integers) -> list[int | None]:
+    def epsilons(self, cells: Split) -> list[int | None]:
         """Return only the spent epsilon of each value, for ``cells`` (rows, values, rest)."""
+        assert isinstance(cells, np.ndarray)  # noqa: S101 (of everyone there is one value)
         return [_finite(spent) for spent, _ in self._peaks(self._compared(cells))]
 
     def _peaks(self, columns: list[Integers]) -> Iterator[tuple[int, int]]:
@@ -115,22 +128,84 @@ class Ruler:
         return sums
 
 
-def by_axis(cells: Integers, axis: int | None) -> Integers:
-    """Return cells (rows, *shape) as (rows, values of a dimension, rest); one value if None."""
-    if axis is None:
-        return cells.reshape(len(cells), 1, -1)
-    first = np.moveaxis(cells, axis + 1, 1)
-    return first.reshape(*first.shape[:2], -1)
+class ByValue(NamedTuple):
+    """Sums (rows, classes), and the classes that each value of a dimension meets."""
+
+    cells: Integers
+    met: Sequence[Integers]
+
+    def each(self, of: Callable[[Integers], T]) -> list[T]:
+        """Return what ``of`` returns for the sums of each value, asked once for values that meet
+        the same classes.
+        """
+        known: dict[int, T] = {}
+        for numbers in self.met:
+            if id(numbers) not in known:
+                known[id(numbers)] = of(self.cells[:, numbers])
+        return [known[id(numbers)] for numbers in self.met]
 
 
-def used_and_spent(used: Integers, reserved: Integers | None, axis: int | None = None) -> Integers:
-    """Return what is used ``by_axis`` and, behind its values, what is spent of it, if less: of
-    cells (rows, *shape), and of what is reserved of them.
-    """
-    cells = by_axis(used, axis)
-    if reserved is None:
-        return cells
-    return np.concatenate([cells, cells - by_axis(reserved, axis)], axis=1)
+Split = Integers | Sequence[ByValue]
+"""Sums (rows, values of a dimension, rest); or by class, the values one after the other."""
+
+
+class Region(NamedTuple):
+    """The cells that a limit is about: of a box, or all; and the classes if sums are by these."""
+
+    classes: Classes | None = None
+    box: Box | None = None
+
+    @property
+    def selection(self) -> Selection:
+        """These cells."""
+        return EVERYONE if self.box is None else Selection(everyone=False, boxes=(self.box,))
+
+    @property
+    def numbers(self) -> Integers:
+        """The classes of these cells, where sums are by class."""
+        assert self.classes is not None  # noqa: S101 for the type checker
+        return self.classes.met(self.selection).numbers
+
+    def of(self, cells: Integers) -> Integers:
+        """Return, of sums of all cells or classes (rows, ...), those of these."""
+        if self.box is None:
+            return cells
+        if self.classes is not None:
+            return cells[:, self.numbers]
+        found: Integers = cells[np.ix_(range(len(cells)), *map(ordered, self.box))]
+        return found
+
+    def by_axis(self, cells: Integers, axis: int | None) -> Split:
+        """Return sums of all cells (rows, *shape) as (rows, values of a dimension, rest) of these;
+        one value if None. By class where sums are.
+        """
+        if axis is not None and self.classes is not None:
+            return [ByValue(cells, self.classes.by_value(axis, self.box))]
+        cells = self.of(cells)
+        if axis is None:
+            return cells.reshape(len(cells), 1, -1)
+        first = np.moveaxis(cells, axis + 1, 1)
+        return first.reshape(*first.shape[:2], -1)
+
+    def used_and_spent(
+        self, used: Integers, reserved: Integers | None, axis: int | None = None
+    ) -> Split:
+        """Return what is used ``by_axis`` and, behind its values, what is spent of it, if less."""
+        cells = self.by_axis(used, axis)
+        if reserved is None:
+            return cells
+        spent = self.by_axis(used - reserved, axis)
+        if isinstance(cells, np.ndarray) and isinstance(spent, np.ndarray):
+            return np.concatenate([cells, spent], axis=1)
+        return [*cells, *spent]
+
+
+def most_of(cells: Split) -> list[list[int]]:
+    """Return the largest sum of each value, row by row."""
+    if isinstance(cells, np.ndarray):
+        most: list[list[int]] = cells.max(axis=2).T.tolist()
+        return most
+    return [most for part in cells for most in part.each(lambda one: one.max(axis=1).tolist())]
 
 
 def _finite(value: int | np.int64) -> int | None:

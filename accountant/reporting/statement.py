@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from accountant.budget.accounts.classes import Cell, Classes
 from accountant.budget.accounts.epochs import (
     Epoch,
 )
@@ -29,7 +30,7 @@ from accountant.budget.state import ALL, AccountKey, Counted, State, account_key
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
-from accountant.reporting.peak_cell import Ruler, Worst, by_axis, used_and_spent
+from accountant.reporting.peak_cell import Region, Ruler, Worst, most_of
 from accountant.reporting.schema import Account, Amounts, LimitFacts, PeriodFacts, Status
 
 NEAR: Final = 0.8
@@ -147,7 +148,8 @@ def scopes(state: State) -> list[Counted]:
 def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     """Return the line of one limit rule in one scope, split by the dimension ``axis`` if given."""
     rule, epoch, key = counted
-    used = _about(state, rule, state.seen(key).used.stacked())
+    cells = state.seen(key).used.stacked()
+    used = _about(state, rule).of(cells)
     [total] = balances(state, counted, None)
     [ever] = lifetime_sums(state, key.dataset, None, key.unit)
     # Without a delta of its limit only the plain sum means anything.
@@ -175,7 +177,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         counted_from=rfc3339(epoch.since),
         carried=epoch.carried,
         total=total,
-        worst_group=_worst_group(state, counted, used),
+        worst_group=_worst_group(state, counted, cells),
         lifetime=ever._asdict(),
         groups=[] if axis is None else balances(state, counted, axis),
         ladder=[{"gate": name, "used": amount(n, Currency.EPSILON)} for name, n in worst],
@@ -195,13 +197,9 @@ def _unlocked(state: State, counted: Counted) -> str | msgspec.UnsetType:
     return show(max(0, part.epsilon), Currency.EPSILON)
 
 
-def _about(state: State, rule: LimitRule, cells: Integers) -> Integers:
-    """Return, of cells (rows, *shape), those that a limit is about."""
-    if rule.subjects is None:
-        return cells
-    sides = map(ordered, rule.box(state.people()))
-    found: Integers = cells[np.ix_(range(len(cells)), *sides)]
-    return found
+def _about(state: State, rule: LimitRule) -> Region:
+    """Return the cells that a limit is about."""
+    return Region(state.classes, None if rule.subjects is None else rule.box(state.people()))
 
 
 def _values(state: State, rule: LimitRule) -> list[tuple[str, Sequence[str]]]:
@@ -221,13 +219,13 @@ def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:
     names = [rule.whom] if axis is None else _values(state, rule)[axis][1]
     ruler, reserved = Ruler(rule, counted.epoch), state.reserved().get(counted.key)
     account = state.seen(counted.key).used
-    held = None if reserved is None else _about(state, rule, reserved.stacked())
-    found = ruler.by_value(used_and_spent(_about(state, rule, account.stacked()), held, axis))
+    held, about = None if reserved is None else reserved.stacked(), _about(state, rule)
+    found = ruler.by_value(about.used_and_spent(account.stacked(), held, axis))
     used, cells = found[: len(names)], _kept(state, counted)
     beside, most = used, [0] * len(names)
     if cells is not None:
-        beside = ruler.by_value(by_axis(account.stacked() + cells, axis))
-        most = by_axis(cells, axis)[0].max(axis=1).tolist()
+        beside = ruler.by_value(about.by_axis(account.stacked() + cells, axis))
+        most = [each for each, *_ in most_of(about.by_axis(cells, axis))]
     if not counted.rule.stands(_now(state)):
         beside = [replace(worst, epsilon=None) for worst in used]
     each = zip(names, used, found[-len(names) :], beside, most, strict=True)
@@ -248,7 +246,7 @@ def _kept(state: State, counted: Counted) -> Integers | None:
             drawn, sides = state.seen(one.key).used, one.epoch.capacity.sides
             if found is None:
                 rows = 2 * len(counted.epoch.axis)
-                found = np.zeros((rows, *drawn.shape), dtype=np.int64)
+                found = np.zeros((rows, *drawn.sides), dtype=np.int64)
             sums = drawn.stacked()
             for row, (_, most) in enumerate(sides):
                 closed = sums[drawn.rows + row] > 0
@@ -285,19 +283,24 @@ def _balance(
     )
 
 
-def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, str]:
-    """Describe the cells, of those that are ``used`` and that the rule is about, that have used
-    most under it; empty if all have used the same. Cells
-    with the same sums are one group if they are all combinations of some values.
+def _worst_group(state: State, counted: Counted, cells: Integers) -> dict[str, str]:
+    """Describe the cells, of those that the rule is about, that have used most under it (``cells``
+    are all); empty if all have used the same. Cells with the same sums are one group if they are
+    all combinations of some values.
     """
     if not state.people().dimensions:
         return {}
-    flat = used.reshape(len(used), -1)
-    worst = Ruler(counted.rule, counted.epoch).worst(used).cell
-    alike = (flat == flat[:, worst : worst + 1]).all(axis=0).reshape(used.shape[1:])
-    sides = [np.unique(side) for side in alike.nonzero()]
-    if prod(map(len, sides)) != alike.sum():
-        sides = [np.array([i]) for i in np.unravel_index(worst, alike.shape)]
+    about, ruler = _about(state, counted.rule), Ruler(counted.rule, counted.epoch)
+    if about.classes is not None:
+        sides, count, first = _worst_classes(about, about.classes, ruler, cells)
+    else:
+        used = about.of(cells)
+        flat, worst = used.reshape(len(used), -1), ruler.worst(used).cell
+        alike = (flat == flat[:, worst : worst + 1]).all(axis=0).reshape(used.shape[1:])
+        sides, count = [np.unique(side) for side in alike.nonzero()], int(alike.sum())
+        first = tuple(map(int, np.unravel_index(worst, alike.shape)))
+    if prod(map(len, sides)) != count:
+        sides = [np.array([i]) for i in first]
     found = {}
     for (name, values), side in zip(_values(state, counted.rule), sides, strict=True):
         more = len(side) - MOST_NAMED
@@ -305,6 +308,25 @@ def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, st
         if len(side) < len(values):
             found[name] = f"{named} and {more} more" if more > 0 else named
     return found
+
+
+def _worst_classes(
+    about: Region, classes: Classes, ruler: Ruler, cells: Integers
+) -> tuple[list[Integers], int, Cell]:
+    """Return the places, among the values that a limit is ``about``, of the cells that hold the
+    same as the first of those that have used most; how many these are; and the first itself.
+    """
+    numbers, known = about.numbers, classes.count
+    used = cells[:, numbers]
+    peaks = numbers[ruler.alike(used, ruler.worst(used).cell)]
+    worst = classes.number(classes.first(about.selection, peaks, known))
+    alike = numbers[(used == cells[:, worst : worst + 1]).all(axis=0)]
+    first = classes.first(about.selection, alike, known)
+    box = about.box or tuple(map(range, classes.shape))
+    sides, count = classes.sides_of(alike, box)
+    places = [np.searchsorted(ordered(side), at) for side, at in zip(box, sides, strict=True)]
+    starts = (np.searchsorted(ordered(side), at) for side, at in zip(box, first, strict=True))
+    return places, count, tuple(map(int, starts))
 
 
 def lifetime_totals(
@@ -329,13 +351,13 @@ def lifetime_sums(state: State, dataset: str, axis: int | None, unit: str = "") 
     Path-wise sums at the peak cell. Where such a sum has no bound: the number of a limit rule that
     has counted everything; over all datasets, the sum of the datasets' numbers.
     """
-    cells = state.seen(lifetime(dataset, unit)).used.stacked()
-    columns = by_axis(cells, axis).max(axis=2).T.tolist()
+    cells, whole = state.seen(lifetime(dataset, unit)).used.stacked(), Region(state.classes)
+    columns = most_of(whole.by_axis(cells, axis))
     sums = [Total(_sure(column, 0), _sure(column, 1)) for column in columns]
     for counted in scopes(state) if any(INFINITE in total for total in sums) else ():
         if counted.epoch.whole and _same_data(state, counted, dataset, unit):
             used = state.seen(counted.key).used.stacked()
-            found = Ruler(counted.rule, counted.epoch).by_value(by_axis(used, axis))
+            found = Ruler(counted.rule, counted.epoch).by_value(whole.by_axis(used, axis))
             sums = [
                 # Over its limit a rule guarantees nothing.
                 total if INFINITE not in total or worst.over else _measured(worst)

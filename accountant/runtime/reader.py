@@ -28,7 +28,7 @@ from accountant.budget.previewing import (
     foresee,
 )
 from accountant.budget.proposals import Proposal, in_order
-from accountant.budget.request import Request, Terms, prepare, terms_of
+from accountant.budget.request import Request, Terms, check_classes, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State
 from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import Event
@@ -218,6 +218,7 @@ class Reader:
         self.price_ahead(ledger, asked)
         with self._up_to_date(ledger) as state:
             request = prepare(state, by, command, self.now(state))
+            check_classes(state, request)
             judgement = evaluate(state, request)
             fits = 0 if judgement.outcome == "block" else how_many(state, request)
             decision = in_words(state, request, judgement, asked.document)

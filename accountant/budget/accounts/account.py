@@ -48,6 +48,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from accountant.budget.accounts.classes import Space
+from accountant.budget.accounts.growing import Growth
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.selection import Selection
 from accountant.privacy.units import LARGEST, SURE, Axis, Charge, Currency
@@ -82,10 +84,10 @@ class Account:
     holds it, and it may still run. Empty as long as there is none."""
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...], axis: Axis = SURE) -> Account:
+    def empty(cls, space: Space, axis: Axis = SURE) -> Account:
         """Return an account with nothing in it."""
         n = len(axis)
-        return cls(axis, Sums(n, shape), [0] * n, [0] * n)
+        return cls(axis, Sums(n, space), [0] * n, [0] * n)
 
     def book(self, selection: Selection, charge: Charge, *, reserve: bool, now: int) -> Charge:
         """Add ``charge`` to the selected cells at stamp ``now``. Return what was booked: the charge
@@ -185,11 +187,11 @@ class Account:
         n = len(self.axis)
         self.used.to_cells(kept[:n], kept[n:])
 
-    def extend(self, axis: int, by: int, inherit: bool) -> None:
+    def extend(self, axis: int, by: int, inherit: bool, growth: Growth | None = None) -> None:
         """Append cells on an axis. What they inherit counts as spent, unless the grant that holds
         it covers them too; so ``bound`` keeps what is given back elsewhere.
         """
-        self.used.extend(axis, by, inherit)
+        self.used.extend(axis, by, inherit, growth)
         if inherit:
             self.bound = _plus(self.bound, self.held)
 

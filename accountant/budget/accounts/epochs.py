@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any
 
 from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.classes import Space
 from accountant.budget.accounts.spans import Window
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.policy import Policy
@@ -61,9 +62,9 @@ class Epoch:
     """The stamp at which the rule began to count what it does, whatever its limit was: a limit that
     unlocks with time unlocks from then on. Only a fold knows it."""
 
-    def opens(self, shape: tuple[int, ...]) -> Account:
+    def opens(self, space: Space) -> Account:
         """Return an account of this epoch with nothing in it."""
-        empty = Account.empty(shape, self.axis)
+        empty = Account.empty(space, self.axis)
         if self.window is None:
             return empty
         return WindowAccount(empty.axis, empty.used, empty.bound, empty.held, self.window)

@@ -54,7 +54,8 @@ class Beside(Reading):
         """The sums of the selected cells, a part a box."""
         if self._parts is None:
             of = [self.account, *(one.drawn for one in self._kept)]
-            each = [account.used.parts(self.selection, alike=True) for account in of]
+            met = self.account.used.met(self.selection)
+            each = [account.used.parts(self.selection, alike=True, met=met) for account in of]
             most = max(
                 map(len, each)
             )  # an account whose cells are alike has one part for all boxes
@@ -74,7 +75,8 @@ class Beside(Reading):
             everyone, closed = ([int(row[0]) for row in each] for each in (sums, infinite))
             return Part(None, None, everyone, closed)
         beside = [0] * rows
-        return Part(np.stack(sums), np.stack(infinite), beside, beside)
+        met = next((part.met for part in (used, *drawn) if part.met is not None), None)
+        return Part(np.stack(sums), np.stack(infinite), beside, beside, met=met)
 
     def split(self, peak: Peak) -> tuple[Peak, list[int]]:
         """Return the peak without what is kept there, and that."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accountant.budget.accounts.classes import Met
+from accountant.budget.accounts.integers import Integers
 from accountant.budget.population.selection import Index
 
-Integers = NDArray[np.int64]
+__all__ = ["Integers", "Part"]
 
 
 class Part(NamedTuple):
     """The sums over one box of cells. A row is only looked at when it is asked for."""
 
     cells: Integers | None
-    """Of all cells (rows, *shape); of those ``where`` tells (rows, cells)."""
+    """Of all cells (rows, *shape); of those ``where`` or ``met`` tells (rows, cells)."""
     infinite: Integers | None
     everyone: list[int]
     """What everyone has beside, by row."""
@@ -28,6 +29,8 @@ class Part(NamedTuple):
     where: Integers | None = None
     """The places in the box of the cells that are here: one stands for all that hold nothing beside
     everyone. None where all are here."""
+    met: Met | None = None
+    """The classes of cells that are here, in place of cells, whatever boxes they lie in."""
 
     def place(self, at: int) -> int:
         """Return the place in the box of the cell at ``at`` here."""

@@ -151,16 +151,21 @@ class Reading:
         """
         account, selection = self.account, self.selection
         sums = account.used
+        beside = sums.everyone
         if not sums.plain:
             return None
-        beside = sums.everyone
         if sums.flat and len(selection.boxes) <= 1:
             return Peak(self._cell(0, 0), (beside[0], beside[1], *[beside[row] for row in rows]))
         if (few := sums.few(selection)) is not None:
             return self._dominant_of_few(few, rows)
-        if len(selection.boxes) > 1:
-            return None
-        [part] = self.parts
+        part = self.parts[0]
+        if part.met is not None:
+            return self._dominant_class(part, rows)
+        return None if len(selection.boxes) > 1 else self._dominant_in(part, rows)
+
+    def _dominant_in(self, part: Part, rows: Rows) -> Peak | None:
+        """Find the dominant cell of a box."""
+        beside = self.account.used.everyone
         at = part.top(_EPSILON)
         used = [part.view(_EPSILON).item(at) + beside[_EPSILON], self._at(part, _DELTA, at)]
         for row in rows:
@@ -181,6 +186,30 @@ class Reading:
                 return None
         return Peak(_position(at, sums.shape), sums.at((_EPSILON, _DELTA, *rows), at))
 
+    def _dominant_class(self, part: Part, rows: Rows) -> Peak | None:
+        """Find the first cell of the dominant classes."""
+        at = part.top(_EPSILON)
+        for row in rows:
+            if part.view(row).item(at) < part.view(row).item(part.top(row)):
+                return None
+        at, cell = self._first_alike(part, [part.view(row) for row in (_EPSILON, *rows)], at, None)
+        beside = self.account.used.everyone
+        used = [part.view(row).item(at) + beside[row] for row in (_EPSILON, _DELTA, *rows)]
+        return Peak(cell, tuple(used))
+
+    def _first_alike(
+        self, part: Part, columns: Sequence[Integers], top: int, among: Integers | None
+    ) -> tuple[int, Cell]:
+        """Return the class, by its place in ``part``, and the cell itself, of the first cell of the
+        classes that hold the same in ``columns`` as the one at ``top``: those ``among``, or all.
+        """
+        assert part.met is not None  # noqa: S101 for the type checker
+        same = np.logical_and.reduce([column == column[top] for column in columns])
+        alike = np.flatnonzero(same)
+        alike = alike if among is None else among[alike]
+        cell = part.met.first(self.selection, alike)
+        return part.met.place(cell), cell
+
     def _at(self, part: Part, row: int, at: int) -> int:
         """Return one sum. A row without any booking is not read."""
         return part.view(row).item(at) + part.everyone[row] if self.account.bound[row] else 0
@@ -196,6 +225,10 @@ class Reading:
             columns = [sums_of(part, row, among) for row in (_EPSILON, *rows)]
             *key, top = most_spent(gate, limit, columns)
             at = top if among is None else int(among[top])
+            if part.met is not None:  # the only part
+                at, cell = self._first_alike(part, columns, top, among)
+                place = number, at
+                break
             mine = self._cell(number, at)
             if best is None or tuple(key) > best or (tuple(key) == best and _before(mine, cell)):
                 best, cell, place = tuple(key), mine, (number, at)

@@ -3,12 +3,13 @@
 Charges to everyone stay one list of integers. Of many cells the few that were ever charged alone
 are held apart (touched.py). The array of cells is made on the first narrower charge on too many of
 them, and that of infinities on the first such infinite one: a population of a million cells costs
-nothing until charges need the cells.
+nothing until charges need the cells. Of more cells there are sums by class (classes.py): arrays
+whose last axis are classes, those that there were at the last narrower charge here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import prod
 from operator import add, sub
@@ -17,10 +18,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.budget.accounts.classes import Cell, Classes, Met, Shape, Space
+from accountant.budget.accounts.growing import Growth
 from accountant.budget.accounts.part import Integers, Part
-from accountant.budget.accounts.touched import MOST, Touched, holds, places_in, size_of
+from accountant.budget.accounts.pieces import size_of
+from accountant.budget.accounts.touched import MOST, Touched, holds, places_in
 from accountant.budget.columns import Take, integers, raw
-from accountant.budget.population.selection import Layout, Selection
+from accountant.budget.population.selection import Box, Layout, Selection, alike
 
 _SMALL: Final = 4_096
 """Cells up to which all rows are added in one operation, those that add nothing included."""
@@ -37,27 +41,45 @@ class Sums:
     __slots__ = (
         "_cells",
         "_infinite",
+        "_room",
         "_shared",
         "_tops",
         "_touched",
         "everyone",
         "everyone_infinite",
         "rows",
-        "shape",
+        "space",
     )
 
-    def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
-        self.rows, self.shape = rows, shape
+    def __init__(self, rows: int, space: Space) -> None:
+        self.rows, self.space = rows, space
         self.everyone = [0] * rows
         self.everyone_infinite = [0] * rows
         self._cells: Integers | None = None
         self._infinite: Integers | None = None
+        self._room: Integers | None = None
+        """An array that the sums by class are the beginning of, so that they can grow."""
         self._touched: Touched | None = None
         """What few cells hold, as long as there are no arrays of all."""
         self._shared = False
         self._tops: dict[int, int] = {}
         """Of ``Part``, over all cells: a charge to everyone leaves them where they are. Another
         dictionary, never an emptied one, as soon as a cell changes: readers share it."""
+
+    @property
+    def classes(self) -> Classes | None:
+        """The classes that sums are kept by; None where they are kept by cells."""
+        return self.space if isinstance(self.space, Classes) else None
+
+    @property
+    def shape(self) -> Shape:
+        """The number of values of each dimension."""
+        return self.space.shape if isinstance(self.space, Classes) else self.space
+
+    @property
+    def sides(self) -> Shape:
+        """The axes of the arrays beside rows: of all cells, or the number of classes."""
+        return (self.space.count,) if isinstance(self.space, Classes) else self.space
 
     @property
     def flat(self) -> bool:
@@ -75,6 +97,12 @@ class Sums:
                 beside = zip(self.everyone_infinite, infinite, strict=True)
                 self.everyone_infinite = [a + sign * b for a, b in beside]
             return
+        if self.classes is not None:
+            inside = self.classes.align(selection)
+            _add_to(self._own(), inside, finite, sign)
+            if any(infinite):
+                _add_to(self._own_infinite(), inside, infinite, sign)
+            return
         cells = self._cells
         if cells is None and (touched := self._few_touched(selection)) is not None:
             places = places_in(selection, self.shape)
@@ -90,7 +118,7 @@ class Sums:
         """Return the cells that are held apart, if with those selected they are few enough."""
         touched = self._touched
         if touched is None:
-            if not holds(self.shape):
+            if self.classes is not None or not holds(self.shape):
                 return None
             touched = Touched.nothing(self.rows)
         return touched if touched.places.size + size_of(selection) <= MOST else None
@@ -107,7 +135,7 @@ class Sums:
         of the selection; None if there are too many cells.
         """
         cells = self._cells
-        if cells is None or cells.size > FEW * self.rows:
+        if cells is None or cells.size > FEW * self.rows or self.classes is not None:
             return None
         found = cells.reshape(self.rows, -1)
         return found if selection.everyone else found + selection.outside(self.shape)
@@ -121,13 +149,28 @@ class Sums:
         size = cells.size // self.rows
         return tuple([cells.item(row * size + at) + everyone[row] for row in rows])
 
-    def shifted(self, more: Integers) -> Sums:
-        """Return these sums with ``more`` (rows, *shape) added in the cells."""
+    def kinds(self, row: int, most: int) -> tuple[list[int], Sums]:
+        """Return the values of a row up to ``most``, which stands for all above, and in one row of
+        which of them each cell is, by its place.
+        """
+        values, of = np.unique(np.minimum(self.cells()[row], most), return_inverse=True)
+        return values.tolist(), Sums.of_kinds(self.space, of)
+
+    @classmethod
+    def of_kinds(cls, space: Space, kinds: Integers) -> Sums:
+        """Return one row that holds ``kinds``, of all cells or of all classes."""
+        found = cls(1, space)
+        found._cells = kinds.reshape(1, *found.sides)
+        return found
+
+    def shifted(self, kinds: Sums, columns: Integers) -> Sums:
+        """Return these sums with one of ``columns`` (rows, kinds) added in each cell."""
         twin = self.over()
-        twin._own()[:] += more
+        cells = twin._own()
+        cells += columns[:, kinds.cells()[0]]
         return twin
 
-    def of(self, row: int, cell: tuple[int, ...] | None) -> tuple[int, int]:
+    def of(self, row: int, cell: Cell | None) -> tuple[int, int]:
         """Return the finite sum of a row in a cell, and the number of infinite charges; of None,
         those of everyone.
         """
@@ -135,16 +178,27 @@ class Sums:
         if cell is None:
             return finite, infinite
         cells, closed = self._arrays()
+        if self.classes is not None:
+            cell = (self.classes.number(cell),)
         if cells is not None:
             finite += int(cells[(row, *cell)])
         if closed is not None:
             infinite += int(closed[(row, *cell)])
         return finite, infinite
 
-    def parts(self, selection: Selection, *, alike: bool = False) -> list[Part]:
+    def met(self, selection: Selection) -> Met | None:
+        """Return the classes that a selection meets, where sums are kept by class."""
+        return None if self.classes is None else self.classes.met(selection)
+
+    def parts(
+        self, selection: Selection, *, alike: bool = False, met: Met | None = None
+    ) -> list[Part]:
         """Return the sums of the selected cells, one part for each box; ``alike`` to those of other
-        sums, cell by cell, also where few cells are held apart.
+        sums, cell by cell, also where few cells are held apart. By class there is one part, of the
+        classes that are ``met``.
         """
+        if self.classes is not None and self._cells is not None:
+            return [self._part_by_class(selection, met)]
         if self._touched is not None and not alike:
             return [self._part(self._touched, layout) for layout in _layouts(selection)]
         cells, infinite = self._arrays()
@@ -158,45 +212,134 @@ class Sums:
         (where, cells, infinite) = touched.within(layout, self.shape)
         return Part(cells, infinite, self.everyone, self.everyone_infinite, where=where)
 
+    def _part_by_class(self, selection: Selection, met: Met | None) -> Part:
+        assert self.classes is not None and self._cells is not None  # noqa: S101, PT018 (types)
+        beside = self.everyone, self.everyone_infinite
+        if met is None and self.classes.covers(selection):  # as many as are known here
+            known = self._cells.shape[1]
+            met = Met(self.classes, np.arange(known), known)
+            return Part(self._cells, self._infinite, *beside, tops=self._tops, met=met)
+        met = met or self.classes.met(selection)
+        cells, infinite = (self._columns(one, met.numbers) for one in (self._cells, self._infinite))
+        return Part(cells, infinite, *beside, met=met)
+
+    def _columns(self, cells: Integers | None, numbers: Integers | slice) -> Integers | None:
+        """Return the columns of these classes. Those of classes that are younger than the sums are
+        those of their ancestors.
+        """
+        if cells is None or self.classes is None:
+            return None
+        known = cells.shape[1]
+        if isinstance(numbers, slice):
+            if numbers.stop <= known:
+                return cells[:, numbers]
+            numbers = np.arange(numbers.stop)
+        from_ = self.classes.ancestors(numbers, known)
+        found: Integers = cells[:, from_]
+        found[:, from_ < 0] = 0
+        return found
+
     def _arrays(self) -> tuple[Integers | None, Integers | None]:
         """Return what the cells hold beside everyone, finite and infinite, as arrays of all cells,
-        which may be these sums' own.
+        or of all classes, which may be these sums' own.
         """
+        if self.classes is not None:
+            there = slice(0, self.classes.count)
+            return self._columns(self._cells, there), self._columns(self._infinite, there)
         if self._touched is None:
             return self._cells, self._infinite
         finite, *infinite = self._touched.arrays(self.shape)
         return finite, infinite[0] if infinite else None
 
     def cells(self) -> Integers:
-        """Return all finite sums (rows, *shape)."""
+        """Return all finite sums (rows, *sides)."""
         return self._whole(self._arrays()[0], self.everyone)
 
     def stacked(self) -> Integers:
-        """Return all finite sums, below them the numbers of infinite charges (2 x rows, *shape)."""
+        """Return all finite sums, below them the numbers of infinite charges (2 x rows, *sides)."""
         cells, counts = self._arrays()
+        finite = self._whole(cells, self.everyone)
         infinite = self._whole(counts, self.everyone_infinite)
-        return np.concatenate([self._whole(cells, self.everyone), infinite])
+        return np.concatenate([finite, infinite])
 
     def narrower(self) -> Integers:
         """Return what each cell holds beside the sums of everyone, in the rows of ``stacked``."""
         everyone = np.array(self.everyone + self.everyone_infinite, dtype=np.int64)
-        return self.stacked() - everyone.reshape(-1, *(1,) * len(self.shape))
+        return self.stacked() - everyone.reshape(-1, *(1,) * len(self.sides))
+
+    def beyond(self, held: Sums | None = None, within: Selection | None = None) -> Integers:
+        """Return what each cell holds beside everyone, as ``narrower`` does, more than in ``held``,
+        which are sums by the same classes; only ``within`` some cells.
+        """
+        if within is not None and self.classes is not None:
+            inside = self.classes.align(within)
+        found = self.narrower()
+        if held is not None:
+            found = found - held.narrower()
+        if within is None:
+            return found
+        part = np.zeros_like(found)
+        if self.classes is not None:
+            part[:, inside] = found[:, inside]
+            return part
+        for layout in within.layouts:
+            part[layout.in_all] = found[layout.in_all]
+        return part
+
+    def groups(self, cells: Integers) -> Iterator[tuple[tuple[Box, ...], Integers]]:
+        """Yield the groups of cells with the same in ``cells``, which are as ``narrower`` returns
+        them, and what that is; without those that hold nothing.
+        """
+        if self.classes is None:
+            yield from alike(cells)
+            return
+        columns, kinds = np.unique(cells, axis=1, return_inverse=True)
+        some = columns.any(axis=0)
+        of = np.where(some, np.cumsum(some) - 1, -1)[kinds.reshape(-1)]
+        there = np.flatnonzero(some)
+        for kind, boxes in self.classes.boxes(of):
+            yield boxes, columns[:, there[kind]]
 
     def _whole(self, cells: Integers | None, everyone: list[int]) -> Integers:
-        beside = np.array(everyone, dtype=np.int64).reshape(-1, *(1,) * len(self.shape))
+        beside = np.array(everyone, dtype=np.int64).reshape(-1, *(1,) * len(self.sides))
         if cells is None:
-            return np.broadcast_to(beside, (self.rows, *self.shape))
+            return np.broadcast_to(beside, (self.rows, *self.sides))
         return cells + beside
 
-    def extend(self, axis: int, by: int, inherit: bool) -> None:
+    def by_cell(self) -> Iterator[Integers]:
+        """Yield what the cells hold beside everyone as arrays over all cells, if there are any."""
+        return (one for one in self._arrays() if one is not None)
+
+    def to_classes(self, classes: Classes, firsts: Integers) -> None:
+        """Keep sums by these classes from now on: each holds what the cell, or the class of before,
+        at its place of ``firsts`` holds.
+        """
+        held = [one.reshape(self.rows, -1)[:, firsts] for one in self.by_cell()]
+        self._touched, self._shared, self._tops, self._room = None, False, {}, None
+        self._cells, self._infinite = (*held, None, None)[:2]
+        self.space = classes
+
+    def _grown(self, growth: Growth, inherit: bool) -> None:
+        """Append cells, by class. Sums stand for nothing in classes that they do not know."""
+        if inherit:
+            finite, infinite = self._arrays()
+            self._cells = None if finite is None else growth.inherited(finite)
+            self._infinite = None if infinite is None else growth.inherited(infinite)
+            self._shared, self._tops, self._room = False, {}, None
+        self.space = growth.classes
+
+    def extend(self, axis: int, by: int, inherit: bool, growth: Growth | None = None) -> None:
         """Append ``by`` values on ``axis``. A new cell inherits the largest sum along the axis, for
         its members may have come from any of those cells, unless they are attested new: then it
-        begins with the sums of everyone.
+        begins with the sums of everyone. ``growth`` says how sums by class grow.
         """
+        if growth is not None:
+            self._grown(growth, inherit)
+            return
         self._spread()
         shape = list(self.shape)
         shape[axis] += by
-        self.shape = tuple(shape)
+        self.space = tuple(shape)
         self._cells = _extended(self._cells, axis + 1, by, inherit)
         self._infinite = _extended(self._infinite, axis + 1, by, inherit)
         self._shared, self._tops = False, {}
@@ -205,7 +348,7 @@ class Sums:
         """Move what everyone has beyond ``kept`` into the cells there are: their sums stay."""
         more = list(map(sub, self.everyone, kept))
         infinite = list(map(sub, self.everyone_infinite, kept_infinite))
-        wide = (-1, *(1,) * len(self.shape))
+        wide = (-1, *(1,) * len(self.sides))
         if any(more):
             self._own()[:] += np.array(more, dtype=np.int64).reshape(wide)
         if any(infinite):
@@ -223,7 +366,7 @@ class Sums:
                 self.everyone[row] += other.everyone[row]
         theirs, infinite = other._arrays()
         if theirs is not None:
-            cells = self._own()
+            cells = self._own()  # of as many classes as theirs
             for row in np.flatnonzero(~as_infinite).tolist():
                 cells[row] += theirs[row]
         if infinite is not None:
@@ -276,6 +419,7 @@ class Sums:
         """Raise every cell's sums to at least these, and those of cells yet to come."""
         self._spread()
         self._cells, self.everyone = _lifted(self._cells, self.everyone, least)
+        self._room = None
         self._infinite, self.everyone_infinite = _lifted(
             self._infinite, self.everyone_infinite, least_infinite
         )
@@ -292,7 +436,7 @@ class Sums:
         """Return a view of these sums that copies the cells before it changes them; until then
         these may not change.
         """
-        twin = Sums(self.rows, self.shape)
+        twin = Sums(self.rows, self.space)
         twin.everyone, twin.everyone_infinite = list(self.everyone), list(self.everyone_infinite)
         twin._cells, twin._infinite, twin._tops = self._cells, self._infinite, self._tops
         twin._touched = self._touched
@@ -306,9 +450,14 @@ class Sums:
         self._shared = self._cells is not None
         return self.over()
 
+    def by(self, classes: Classes | None) -> Sums:
+        """Take a reader's view of the classes, where sums are kept by class; return these sums."""
+        self.space = classes or self.space
+        return self
+
     def flatten(self) -> None:
         """Drop cells that hold nothing: the first narrower charge was taken back."""
-        self._cells = self._infinite = self._touched = None
+        self._cells = self._infinite = self._touched = self._room = None
         self._shared, self._tops = False, {}
 
     def _spread(self) -> None:
@@ -318,29 +467,52 @@ class Sums:
             self._touched, self._shared = None, False
 
     def _own(self) -> Integers:
-        """Return the cells for writing."""
+        """Return the cells for writing, of all cells or of all classes."""
         self._spread()
         self._tops = {}
         if self._cells is None:
-            self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
+            self._cells = np.zeros((self.rows, *self.sides), dtype=np.int64)
+        elif self.classes is not None:
+            self._grow(self.classes)
         elif self._shared:
             self._cells = self._cells.copy()
             if self._infinite is not None:
                 self._infinite = self._infinite.copy()
-            self._shared = False
+        self._shared = False
         return self._cells
+
+    def _grow(self, classes: Classes) -> None:
+        """Own a column for each class."""
+        cells, count = self._cells, classes.count
+        assert cells is not None  # noqa: S101 for the type checker
+        known = cells.shape[1]
+        if known == count and not self._shared:
+            return
+        if self._shared or self._room is None or self._room.shape[1] < count:
+            self._room = np.empty((self.rows, count + count // 8), dtype=np.int64)
+            self._room[:, :known] = cells
+        if known < count:
+            from_ = classes.ancestors(np.arange(known, count), known)
+            self._room[:, known:count] = np.where(from_ < 0, 0, self._room[:, from_])
+        self._cells = self._room[:, :count]
+        if self._infinite is not None:
+            self._infinite = self._columns(self._infinite, np.arange(count))
 
     def _own_infinite(self) -> Integers:
         """Return the infinities by cell for writing."""
         cells = self._own()
         if self._infinite is None:
-            self._infinite = np.zeros_like(cells)
+            self._infinite = np.zeros(cells.shape, dtype=np.int64)
         return self._infinite
 
     def dump(self) -> list[bytes]:
         """Yield the sums of everyone and the cells, as far as there are any, for ``load``."""
         everyone = np.array([self.everyone, self.everyone_infinite], dtype=np.int64)
-        return [raw(sums) for sums in (everyone, *self._arrays()) if sums is not None]
+        if self.classes is None:
+            return [raw(sums) for sums in (everyone, *self._arrays()) if sums is not None]
+        held = [one for one in (self._cells, self._infinite) if one is not None]
+        known = [np.array([len(one[0])]) for one in held[:1]]  # how many classes
+        return [raw(np.ascontiguousarray(sums)) for sums in (everyone, *known, *held)]
 
     @property
     def parts_kept(self) -> int:
@@ -350,15 +522,20 @@ class Sums:
         return (self._cells is not None) + (self._infinite is not None)
 
     @classmethod
-    def load(cls, take: Take, rows: int, shape: tuple[int, ...], kept: int) -> Sums:
+    def load(cls, take: Take, rows: int, space: Space, kept: int) -> Sums:
         """Load what ``dump`` wrote with ``parts_kept``. Raise ValueError if it is not there."""
-        sums = cls(rows, shape)
+        sums = cls(rows, space)
         sums.everyone, sums.everyone_infinite = integers(take, 2 * rows).reshape(2, rows).tolist()
+        shape = sums.shape
+        if sums.classes is not None and kept > 0:
+            shape = (int(integers(take, 1)[0]),)
+            if not 0 < shape[0] <= sums.classes.count:
+                raise ValueError("sums are by more classes than there are")
         if kept > 0:
             sums._cells = integers(take, rows * prod(shape)).reshape(rows, *shape)
         if kept > 1:
             sums._infinite = integers(take, rows * prod(shape)).reshape(rows, *shape)
-        if sums._cells is not None:
+        if sums._cells is not None and sums.classes is None:
             touched = sums._touched = Touched.of(sums._cells, sums._infinite)
             if touched is not None:
                 sums._cells = sums._infinite = None
@@ -368,19 +545,36 @@ class Sums:
         """Compare all sums, and those of everyone: with these cells to come begin."""
         if not isinstance(other, Sums):
             return NotImplemented
+        if (self.rows, self.shape, self.flat) != (other.rows, other.shape, other.flat):
+            return False
         return (
-            (self.rows, self.shape, self.flat) == (other.rows, other.shape, other.flat)
-            and self.everyone == other.everyone
+            self.everyone == other.everyone
             and self.everyone_infinite == other.everyone_infinite
-            and np.array_equal(self.stacked(), other.stacked())
+            and (self.flat or bool(np.equal(*_comparable(self, other)).all()))
         )
 
     __hash__ = None  # type: ignore[assignment] # it changes
 
 
+def _comparable(*both: Sums) -> Iterator[Integers]:
+    """Yield all sums of both in one layout: by class if they share the classes, else by cell."""
+    classes = [one.classes for one in both]
+    shared = classes[0] and classes[1] and classes[0].same(classes[1])
+    for one, kept in zip(both, classes, strict=True):
+        stacked = one.stacked()
+        yield stacked if kept is None or shared else kept.spread(stacked)
+
+
 def _layouts(selection: Selection) -> Sequence[Layout | None]:
     """Return the place of each box; None for everyone."""
     return [None] if selection.everyone else selection.layouts
+
+
+def _add_to(cells: Integers, inside: Integers, column: Sequence[int], sign: int) -> None:
+    """Add a charge to the classes ``inside``."""
+    for row, amount in enumerate(column):
+        if amount:
+            cells[row, inside] += sign * amount
 
 
 def _add(cells: Integers, selection: Selection, column: Sequence[int], sign: int) -> None:

@@ -126,11 +126,6 @@ def holds(shape: Shape) -> bool:
     return prod(shape) >= MANY
 
 
-def size_of(selection: Selection) -> int:
-    """Return how many cells are selected by boxes."""
-    return sum(prod(map(len, box)) for box in selection.boxes)
-
-
 def places_in(selection: Selection, shape: Shape) -> Integers:
     """Return the places of the selected cells, box after box."""
     return np.concatenate([places_of(layout, shape) for layout in selection.layouts])

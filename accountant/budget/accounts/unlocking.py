@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.part import Integers
+from accountant.budget.accounts.classes import Classes, Shape, Space
+from accountant.budget.accounts.integers import Integers
 from accountant.budget.accounts.spans import Period
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.population import Population
@@ -31,6 +32,8 @@ from accountant.privacy.units import LARGEST, Axis
 _MOST: Final = LARGEST - 1
 """The most of a capacity that unlocks, so that no sum with what is locked wraps."""
 Cell = tuple[int, ...]
+Grown = tuple[tuple[int, int, int], ...]
+"""Of a population (population.py)."""
 
 
 class Arrivals(NamedTuple):
@@ -46,12 +49,12 @@ class Arrivals(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """The shares of a limit that are unlocked, and of each cell which of them; without cells the
-    one share of all.
+    """The shares of a limit that are unlocked, and in one row of each cell which of them; without
+    cells the one share of all.
     """
 
     shares: tuple[Fraction, ...]
-    of: Integers | None = None
+    of: Sums | None = None
 
     @property
     def open(self) -> bool:
@@ -60,7 +63,7 @@ class Lock(NamedTuple):
 
     def share(self, cell: Cell | None) -> Fraction:
         """Return the share of a cell; None stands for any, where all are alike."""
-        return self.shares[0 if self.of is None else int(self.of[cell])]
+        return self.shares[0 if self.of is None else self.of.of(0, cell)[0]]
 
     def on(self, account: Account, capacity: Capacity) -> Account:
         """Return ``account`` with what is locked as if it were used."""
@@ -69,7 +72,7 @@ class Lock(NamedTuple):
             used = account.used.over()
             used.add(EVERYONE, locked[0], [0] * used.rows)
         else:
-            used = account.used.shifted(np.array(locked, dtype=np.int64).T[:, self.of])
+            used = account.used.shifted(self.of, np.array(locked, dtype=np.int64).T)
         most = map(max, zip(*locked, strict=True))
         bound = [a + b for a, b in zip(account.bound, most, strict=True)]
         return Account(account.axis, used, bound, account.held)
@@ -118,7 +121,9 @@ def _locked(axis: Axis, capacity: Capacity, share: Fraction) -> list[int]:
     return [locked.get(currency, 0) for currency in axis]
 
 
-def over_time(people: Population, length: int, begun: int, period: Period | None, now: int) -> Lock:
+def over_time(
+    people: Population, length: int, begun: int, period: Period | None, now: int, space: Space
+) -> Lock:
     """Return the lock of a limit that unlocks evenly over ``length``, at stamp ``now``: on each
     cell from when its youngest value was added, or from when the limit was first adopted, or with
     the ``period`` that it refreshes by, whichever is the latest.
@@ -128,22 +133,28 @@ def over_time(people: Population, length: int, begun: int, period: Period | None
     def share(born: int) -> Fraction:
         return Fraction(min(max(now - max(first, born), 0), length), length)
 
-    stamps, of = _born(people.shape, people.grown)
+    if not people.grown:
+        return Lock((share(0),))
+    if isinstance(space, Classes):
+        each, kinds = np.unique(space.born, return_inverse=True)
+        return _lock(tuple(map(share, each.tolist())), Sums.of_kinds(space, kinds))
+    stamps, of = _stamps(people.shape, people.grown)
     return _lock(tuple(map(share, stamps)), of)
 
 
 @lru_cache(maxsize=64)
-def _born(
-    shape: tuple[int, ...], grown: tuple[tuple[int, int, int], ...]
-) -> tuple[tuple[int, ...], Integers | None]:
+def _stamps(shape: Shape, grown: Grown) -> tuple[tuple[int, ...], Sums]:
     """Return when cells came, and of each cell which of these stamps is its own."""
-    if not grown:
-        return (0,), None
-    born = np.zeros(shape, dtype=np.int64)
+    stamps, of = np.unique(born(shape, grown), return_inverse=True)
+    return tuple(stamps.tolist()), Sums.of_kinds(shape, of)
+
+
+def born(shape: Shape, grown: Grown) -> Integers:
+    """Return the stamp at which each cell came."""
+    found = np.zeros(shape, dtype=np.int64)
     for axis, first, stamp in grown:  # in the order of their stamps
-        born[(*(slice(None),) * axis, slice(first, None))] = stamp
-    stamps, of = np.unique(born, return_inverse=True)
-    return tuple(stamps.tolist()), of.reshape(shape)
+        found[(*(slice(None),) * axis, slice(first, None))] = stamp
+    return found
 
 
 def per_request(
@@ -151,21 +162,23 @@ def per_request(
     arrived: Arrivals | None,
     arriving: Selection,
     more: int,
-    shape: tuple[int, ...],
+    space: Space,
 ) -> Lock:
     """Return the lock of a limit of which each request unlocks ``share`` on its cells, with so many
-    ``more`` that are ``arriving``.
+    ``more`` that are ``arriving``: it is looked at on these cells only.
     """
-    counts = Sums(1, shape) if arrived is None else arrived.counts.over()
+    counts = Sums(1, space) if arrived is None else arrived.counts.over()
+    if isinstance(space, Classes):
+        arriving = EVERYONE  # a request that is only judged parts no class
     if more:
         counts.add(arriving, [more], [0])
     enough = -(-1 // share)
     if counts.flat:
         return Lock((min(share * counts.everyone[0], Fraction(1)),))
-    many, of = np.unique(np.minimum(counts.cells()[0], int(enough)), return_inverse=True)
-    return _lock(tuple(min(share * n, Fraction(1)) for n in many.tolist()), of.reshape(shape))
+    many, of = counts.kinds(0, int(enough))
+    return _lock(tuple(min(share * n, Fraction(1)) for n in many), of)
 
 
-def _lock(shares: tuple[Fraction, ...], of: Integers | None) -> Lock:
+def _lock(shares: tuple[Fraction, ...], of: Sums) -> Lock:
     """Return a lock; one without cells where all have the same share."""
     return Lock(shares[:1]) if len(set(shares)) == 1 else Lock(shares, of)

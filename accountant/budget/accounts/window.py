@@ -24,7 +24,7 @@ from accountant.budget.accounts.spans import (
 from accountant.budget.accounts.sums import (
     Sums,
 )
-from accountant.budget.population.selection import EVERYONE, LASTING, Selection, alike, side_of
+from accountant.budget.population.selection import EVERYONE, LASTING, Selection, side_of
 from accountant.privacy.units import Axis, Charge
 
 
@@ -160,16 +160,11 @@ class WindowAccount(Account):
         """Count what the appended cells of ``new`` have inherited as spent at ``now``, except what
         open grants hold there: these will spend it or give it back.
         """
-        beyond = self.used.narrower()
-        if held is not None:
-            beyond = beyond - held.narrower()
-        part = np.zeros_like(beyond)
-        for layout in new.layouts:
-            part[layout.in_all] = beyond[layout.in_all]
+        part = self.used.beyond(held, new)
         # What a floor put for everyone is taken off where more was used; new cells go without that.
-        for selection, short in _charges(self.axis, np.maximum(-part, 0)):
+        for selection, short in list(_charges(self.axis, self.used, np.maximum(-part, 0))):
             self.used.add(selection, short.finite, short.infinite)
-        for selection, more in _charges(self.axis, np.maximum(part, 0)):
+        for selection, more in list(_charges(self.axis, self.used, np.maximum(part, 0))):
             self._spend(selection, more, now)
 
     def lift(self, least: Charge, now: int) -> None:
@@ -185,7 +180,7 @@ class WindowAccount(Account):
     def gain(self, other: Account, now: int) -> None:
         """Add what counts in ``other`` at ``now``, as spent at ``now``; what everyone has lasts."""
         self._change(now)
-        nothing = Sums(other.used.rows, other.used.shape)
+        nothing = Sums(other.used.rows, other.used.space)
         for cells, more in _more(self.axis, nothing, other.at(now).used):
             selection = cells.to_last()
             self.used.add(selection, more.finite, more.infinite)
@@ -284,13 +279,13 @@ def _more(axis: Axis, before: Sums, after: Sums) -> Iterator[tuple[Selection, Ch
     if any(everyone) or any(infinite):
         yield LASTING, Charge(axis, tuple(everyone), tuple(infinite))
     if not (before.flat and after.flat):
-        yield from _charges(axis, after.narrower() - before.narrower())
+        yield from _charges(axis, after, after.beyond(before))
 
 
-def _charges(axis: Axis, cells: Integers) -> Iterator[tuple[Selection, Charge]]:
-    """Sums per cell as charges to groups of cells."""
+def _charges(axis: Axis, sums: Sums, cells: Integers) -> Iterator[tuple[Selection, Charge]]:
+    """Sums per cell, or per class of ``sums``, as charges to groups of cells."""
     n = len(axis)
-    for boxes, column in alike(cells):
+    for boxes, column in sums.groups(cells):
         values = column.tolist()
         sides = tuple(tuple(map(side_of, box)) for box in boxes)
         charge = Charge(axis, tuple(values[:n]), tuple(values[n:]))

@@ -21,7 +21,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from accountant.budget.population.population import (
-    MAX_CELLS,
+    MAX_VALUES,
     MOST_DIMENSIONS,
 )
 from accountant.budget.population.selection import Name, Subjects, checked, stored_only
@@ -155,7 +155,7 @@ Moment = Annotated[
 ]
 Stamp = Annotated[str, AfterValidator(partial(checked, microseconds))]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
+Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_VALUES)]
 Reasons = Annotated[dict[Identifier, Text], Field(max_length=MOST_DIMENSIONS)]
 Count = Annotated[StrictInt, Field(ge=0, le=10**9)]
 

@@ -147,6 +147,9 @@ class Envelope:
     items: tuple[Command, ...] = ()
     sound: bool = field(default=False, compare=False)
     """Its ``document`` was given, and is known to be valid in an event."""
+    again: bool = field(default=False, compare=False)
+    """It is decided again from its event, which says whether it was charged to ``everyone``."""
+    everyone: bool = field(default=False, compare=False)
 
     @classmethod
     def together(cls, by: str, parts: Sequence[Envelope], key: str | None) -> Envelope:
@@ -159,7 +162,7 @@ class Envelope:
     @cached_property
     def parts(self) -> tuple[Envelope, ...]:
         """The items of a batch as single requests, which keep their documents."""
-        return tuple(Envelope(self.by, item) for item in self.items)
+        return tuple(Envelope(self.by, item, again=self.again) for item in self.items)
 
     @cached_property
     def document(self) -> dict[str, Any]:

@@ -21,12 +21,12 @@ _LAST: Final = 253_402_300_799_999_999
 
 
 def judged(
-    state: State, by: str, command: Judged, now: int, *, arrives: int = 1
+    state: State, by: str, command: Judged, now: int, *, arrives: int = 1, everyone: bool = False
 ) -> tuple[Request, Judgement, Body]:
     """Evaluate a command. Its event holds costs and compared integers; ``explain`` renders text.
-    One that has waited ``arrives`` no more.
+    One that has waited ``arrives`` no more; one may be charged to ``everyone``.
     """
-    request = prepare(state, by, command, now).among(arrives)
+    request = prepare(state, by, command, now, everyone=everyone).among(arrives)
     judgement = evaluate(state, request)
     return request, judgement, judgement_body(state, request, judgement)
 

@@ -16,7 +16,7 @@ from accountant.budget.commands import Envelope, ExtendPopulation
 from accountant.budget.decide.proposing import second
 from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.owed import owed
-from accountant.budget.population.population import MAX_CELLS, Population
+from accountant.budget.population.population import MAX_CELLS, MAX_VALUES, Population
 from accountant.budget.population.times import beginning, unexplained
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event, canonical
@@ -293,6 +293,12 @@ def _check_cells(dimensions: dict[str, tuple[str, ...]]) -> None:
     for name, values in dimensions.items():
         if len(set(values)) != len(values):
             raise Invalid("duplicate-value", f"dimension {name!r} lists a value twice")
+        if len(values) > MAX_VALUES:
+            raise Invalid(
+                "too-many-cells",
+                f"dimension {name!r} has {len(values)} values, the most is {MAX_VALUES}; use "
+                "coarser values",
+            )
     cells = prod(map(len, dimensions.values()))
     if cells > MAX_CELLS:
         raise Invalid(

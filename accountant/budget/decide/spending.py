@@ -35,7 +35,7 @@ from accountant.budget.outcome import (
     outcome,
 )
 from accountant.budget.reach import named_in
-from accountant.budget.request import price_all
+from accountant.budget.request import check_classes, price_all, selected
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
 from accountant.budget.waiting.queue import Waiting
@@ -53,6 +53,8 @@ def ask_grant(
     if isinstance(command, ask.OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
     judged_as = request, judgement, body = judged(state, asked.by, command, now)
+    if not asked.again:
+        check_classes(state, request)
     unlocks = state.adopted is not None and state.adopted.policy.unlocking
     if isinstance(command, ask.AskGrant) and state.batch is None:
         # What it unlocks may let in those that wait: then it takes its place among them.
@@ -70,11 +72,18 @@ def ask_grant(
 def record(
     state: State, asked: Envelope, command: ask.RecordInvocations, now: int
 ) -> list[Outcome]:
-    """Book invocations that have already run, over budget or not, compared like a request."""
-    request, judgement, body = judged(state, asked.by, command, now)
+    """Book invocations that have already run, over budget or not, compared like a request. Where
+    the group would make too many classes of cells, everyone is charged: more, and never less, for
+    each person. The event says so, and is believed when it is decided again.
+    """
+    everyone = False
+    if state.classes is not None:
+        cells = selected(state.people(), command.subjects)
+        everyone = asked.everyone if asked.again else state.beyond(cells) is not None
+    request, judgement, body = judged(state, asked.by, command, now, everyone=everyone)
     if any(one.code == LimitRule.code and one.action == "block" for one in judgement.fired):
         body["overrun"] = True
-    if request.unplaced:
+    if request.unplaced or everyone:
         body["charged_to"] = "everyone"
     about = request.datasets, request.by, request.selection
     asks = request.purpose, request.allotment

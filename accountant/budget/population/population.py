@@ -21,7 +21,10 @@ from accountant.budget.population.naming import Data, normal_form
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.mechanisms.further_units import Units
 
-MAX_CELLS: Final = 10**6
+MAX_CELLS: Final = 10**8
+"""Of many cells sums are kept by class (accounts/classes.py): four bytes a cell."""
+MAX_VALUES: Final = 10**6
+"""Values of one dimension, which are held by name."""
 MOST_DIMENSIONS: Final = 16
 """Sums have one axis more, and NumPy's arrays at most 32. What costs time and memory are cells."""
 MOST_LABELS: Final = 8

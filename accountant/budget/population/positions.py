@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget.population.population import MAX_CELLS
+from accountant.budget.population.population import MAX_VALUES
 
 CODES = frozenset({"bits", "gaps"})
 
@@ -52,7 +52,7 @@ def _read(code: str, text: str) -> NDArray[np.int64]:
         positions = np.flatnonzero(np.unpackbits(raw, bitorder="little"))
     else:
         positions = np.cumsum(_numbers(raw) + 1) - 1
-    if not positions.size or positions[-1] >= MAX_CELLS or spell(positions) != {code: text}:
+    if not positions.size or positions[-1] >= MAX_VALUES or spell(positions) != {code: text}:
         raise ValueError("these positions have another spelling")
     positions.flags.writeable = False  # the cache shares it
     return positions

@@ -395,10 +395,10 @@ def alike(cells: NDArray[np.int64]) -> Iterator[tuple[tuple[Box, ...], NDArray[n
     order = np.argsort(kinds, kind="stable")  # within a kind the cells keep their order
     ends = np.cumsum(np.bincount(kinds))[:-1]
     for kind, part in enumerate(np.split(places[order], ends)):
-        yield tuple(_boxes(part)), columns[:, kind]
+        yield tuple(boxes_of(part)), columns[:, kind]
 
 
-def _boxes(places: NDArray[np.intp]) -> Iterator[Box]:
+def boxes_of(places: NDArray[np.intp]) -> Iterator[Box]:
     """Yield disjoint boxes of these cells, which are given in order, a row a cell."""
     if places.shape[1] == 1:
         yield (frozenset(places[:, 0].tolist()),)
@@ -408,5 +408,5 @@ def _boxes(places: NDArray[np.intp]) -> Iterator[Box]:
     for first, rest in zip(firsts.tolist(), np.split(places[:, 1:], starts[1:]), strict=True):
         same.setdefault(rest.tobytes(), (rest, []))[1].append(first)
     for rest, side in same.values():
-        for box in _boxes(rest):
+        for box in boxes_of(rest):
             yield (frozenset(side), *box)

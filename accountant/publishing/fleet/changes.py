@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.part import Integers
+from accountant.budget.accounts.classes import Classes
+from accountant.budget.accounts.integers import Integers
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import apply, drop_journal, keep_journal, read
@@ -125,17 +126,26 @@ class Picture(NamedTuple):
 
     everyone: Integers
     cells: Integers | None
+    used: Sums
+    """Whose layout the cells have: they may be by class."""
+    classes: Classes | None
 
     @classmethod
     def of(cls, account: Account, reserved: Sums | None) -> Picture:
         """Return what ``account`` holds now, and how much of that is only reserved."""
         used = account.used
-        held = reserved or Sums(used.rows, used.shape)
+        held = reserved or Sums(used.rows, used.space)
         both = np.concatenate([_everyone(held), _everyone(used) - _everyone(held)])
         if used.flat and held.flat:
-            return cls(both, None)
+            return cls(both, None, used, used.classes)
         cells = held.narrower()
-        return cls(both, np.concatenate([cells, used.narrower() - cells]))
+        return cls(both, np.concatenate([cells, used.narrower() - cells]), used, used.classes)
+
+    def by(self, classes: Classes) -> Integers:
+        """Return the cells by the classes that there are now, of perhaps more cells."""
+        if self.cells is None:
+            return np.zeros((len(self.everyone), classes.count), dtype=np.int64)
+        return classes.gathered(self.cells) if self.classes is None else classes.widened(self.cells)
 
 
 def _everyone(sums: Sums) -> Integers:
@@ -157,6 +167,11 @@ def differences(
         yield EVERYONE, *_halves(everyone)
     beside = None if before is None else before.cells
     if after.cells is None and beside is None:
+        return
+    if (classes := after.used.classes) is not None:
+        more = after.by(classes) - (0 if before is None else before.by(classes))
+        for boxes, column in after.used.groups(more):
+            yield Selection(everyone=False, boxes=boxes), *_halves(column)
         return
     cells = np.zeros_like(beside) if after.cells is None else after.cells.copy()
     if before is not None and before.cells is not None:  # there may be more cells after
@@ -186,13 +201,15 @@ class ChargeSums:
 
     def agree(self, state: State) -> None:
         """Raise StoreError unless the sums are what every account holds in every cell."""
-        for key, (everyone, cells) in pictures(state, state.time).items():
-            shape = state.people().shape
+        for key, picture in pictures(state, state.time).items():
+            everyone, cells = picture.everyone, picture.cells
             rows = len(everyone)
-            added = Sums(rows, shape)
+            added = Sums(rows, state.space)
             for selection, units in self._of.pop(key, {}).items():
                 added.add(selection, units.tolist(), [0] * rows)
-            held = everyone.reshape(-1, *(1,) * len(shape)) + (0 if cells is None else cells)
+            cells = cells if state.classes is None else picture.by(state.classes)
+            wide = everyone.reshape(-1, *(1,) * len(added.sides))
+            held = wide + (0 if cells is None else cells)
             if not np.array_equal(added.cells(), np.broadcast_to(held, added.cells().shape)):
                 raise StoreError(
                     f"the charges of {state.ledger} do not add up to what {tuple(key)} holds: "
