@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from orjson import Fragment
 
+from accountant.budget.accounts.arrays import FEW
 from accountant.budget.accounts.classes import MOST as MOST_CLASSES
-from accountant.budget.accounts.sums import FEW
 from accountant.budget.bill import bill_of
 from accountant.budget.commands import (
     AskGrant,

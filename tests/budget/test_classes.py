@@ -17,7 +17,7 @@ from support import Book, audited, hospital, laplace
 from accountant.budget import request as of_request
 from accountant.budget import state as of_state
 from accountant.budget.accounts import classes as parting
-from accountant.budget.accounts import growing, pieces, runs
+from accountant.budget.accounts import growing, numbering, pieces, runs
 from accountant.budget.accounts.classes import Classes
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.errors import Conflict
@@ -45,6 +45,7 @@ def by_class(above: int | None = 0) -> Iterator[None]:
         patch.setattr(growing, "MANY", 2**62 if above is None else above)
         patch.setattr(pieces.runs_in, "__defaults__", (3,))
         patch.setattr(parting, "_SOME", 2)
+        patch.setattr(numbering, "ROOM", 2)
         for module in (parting, growing, runs):
             patch.setattr(module, "PIECE", 5)
         patch.setattr(growing, "_BLOCK", 4)

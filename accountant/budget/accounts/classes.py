@@ -17,69 +17,29 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from math import prod
-from threading import Lock as Mutex
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.budget.accounts.integers import Integers
+from accountant.budget.accounts.numbering import Numbering, Numbers, Shape, counted, plus
 from accountant.budget.accounts.pieces import Sides, index_of, place_of, runs_in, size_of
 from accountant.budget.population.selection import Box, Selection, boxes_of, ordered
 
-Numbers = NDArray[np.int32]
-Shape = tuple[int, ...]
 Cell = tuple[int, ...]
 
 MANY: Final = 10**6
 """Cells beyond which sums are kept by classes."""
 MOST: Final = 2**20
 """Classes that requests may make: one row of sums takes 8 MiB then."""
-NONE: Final = -1
-"""The parent of a class of cells that were added: before, nobody had charged them."""
 _SOME: Final = 4_096
+"""Cells up to which the numbers of a selection are sorted."""
 _REMEMBERED: Final = 8
 PIECE: Final = 2**22
 """Cells that are looked at together where all are."""
 _FEW: Final = 4
 """Numbers up to which cells are compared with each, which is faster than to look them up."""
-
-
-class _Map:
-    """What the views of one partition share. Only ``Classes`` changes it, under the mutex."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.numbers: Numbers = np.full(shape, 0, dtype=np.int32)  # takes its memory now
-        self.count = 1
-        self.parents: Numbers = np.full(_SOME, NONE, dtype=np.int32)
-        self.sizes: Integers = np.zeros(_SOME, dtype=np.int64)
-        self.sizes[0] = prod(shape)
-        self.firsts: Integers = np.zeros(_SOME, dtype=np.int64)
-        """Of each class a place that none of its cells comes before."""
-        self.born: Integers = np.zeros(_SOME, dtype=np.int64)
-        """The stamps at which the cells of each class were added."""
-        self.mutex = Mutex()
-
-    def copy(self) -> _Map:
-        twin = object.__new__(_Map)
-        twin.numbers, twin.count, twin.mutex = self.numbers.copy(), self.count, Mutex()
-        for name in ("parents", "sizes", "firsts", "born"):
-            setattr(twin, name, getattr(self, name).copy())
-        return twin
-
-    def add(self, parents: Numbers, sizes: Integers, firsts: Integers, born: Integers) -> None:
-        """Add classes. Readers see parents before they see a number."""
-        first, count = self.count, self.count + len(parents)
-        new = {"parents": parents, "sizes": sizes, "firsts": firsts, "born": born}
-        for name, column in new.items():
-            known = getattr(self, name)
-            if len(known) < count:
-                room = np.zeros(count + count // 4 + _SOME, dtype=known.dtype)
-                room[:first] = known[:first]
-                known = room
-            known[first:count] = column
-            setattr(self, name, known)
-        self.count = count
 
 
 class Classes:
@@ -91,7 +51,7 @@ class Classes:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self._map = _Map(shape)
+        self._map = Numbering(shape)
         self._pinned: int | None = None
         """How many classes a reader sees, whatever the ledger parts; None for the ledger's own."""
         self._known: dict[Selection, tuple[int, Integers]] = {}
@@ -107,7 +67,7 @@ class Classes:
     def of(cls, numbers: Numbers, parents: Numbers, born: Integers) -> Classes:
         """Return the partition of cells with these ``numbers``, each of which occurs."""
         found, count = cls(numbers.shape), len(parents)
-        found._map = made = _Map(())
+        found._map = made = Numbering(())
         made.numbers, made.count = numbers, 0
         sizes, firsts = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
         flat = numbers.reshape(-1)
@@ -243,7 +203,7 @@ class Classes:
             numbers, cells = np.unique(flat, return_counts=True)
         else:
             for sides in _pieces(selection):
-                totals = _plus(totals, *_counted(self._flat(sides)))
+                totals = plus(totals, *counted(self._flat(sides)))
             numbers = np.flatnonzero(totals)
             cells = totals[numbers]
         if numbers[-1] >= count:  # parted meanwhile, while a reader looks
@@ -472,29 +432,6 @@ def _sides(selection: Selection) -> list[Sides]:
 def _pieces(selection: Selection) -> Iterator[Sides]:
     for sides in _sides(selection):
         yield from runs_in(sides)
-
-
-def _counted(flat: Numbers) -> tuple[Integers, Integers]:
-    """Return the numbers that are in a piece, ascending, and how often each is."""
-    low, high = int(flat.min()), int(flat.max())
-    if low == high:
-        return np.array([low]), np.array([flat.size])
-    if high - low < 4 * flat.size:
-        cells = np.bincount(flat - low)
-        found = np.flatnonzero(cells)
-        return found + low, cells[found]
-    found, cells = np.unique(flat, return_counts=True)
-    return found.astype(np.int64), cells
-
-
-def _plus(totals: Integers, numbers: Integers, cells: Integers) -> Integers:
-    """Return totals by number with more of these."""
-    if numbers[-1] >= len(totals):
-        room = np.zeros(2 * int(numbers[-1]) + 1, dtype=np.int64)
-        room[: len(totals)] = totals
-        totals = room
-    totals[numbers] += cells
-    return totals
 
 
 def _cell_at(sides: Sequence[Sequence[int]], at: int) -> Cell:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from accountant.budget.accounts.classes import MANY, NONE, PIECE, Classes, Numbers, Shape
+from accountant.budget.accounts.classes import MANY, PIECE, Classes
 from accountant.budget.accounts.integers import Integers
+from accountant.budget.accounts.numbering import NONE, Numbers, Shape
 
 if TYPE_CHECKING:
     from accountant.budget.accounts.sums import Sums

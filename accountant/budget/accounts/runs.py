@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from accountant.budget.accounts.classes import NONE, PIECE, Classes, Shape
+from accountant.budget.accounts.classes import PIECE, Classes
+from accountant.budget.accounts.numbering import NONE, Shape
 from accountant.budget.columns import Take, integers, raw
 
 _FAST: Final = 1

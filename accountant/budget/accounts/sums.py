@@ -13,26 +13,19 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import prod
 from operator import add, sub
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget.accounts.classes import Cell, Classes, Met, Shape, Space
+from accountant.budget.accounts.arrays import FEW, add_to, add_to_cells, extended, lifted, times_up
+from accountant.budget.accounts.classes import Cell, Classes, Met, Space
 from accountant.budget.accounts.growing import Growth
+from accountant.budget.accounts.numbering import Shape
 from accountant.budget.accounts.part import Integers, Part
 from accountant.budget.accounts.pieces import size_of
 from accountant.budget.accounts.touched import MOST, Touched, holds, places_in
 from accountant.budget.columns import Take, integers, raw
 from accountant.budget.population.selection import Box, Layout, Selection, alike
-
-_SMALL: Final = 4_096
-"""Cells up to which all rows are added in one operation, those that add nothing included."""
-FEW: Final = 500
-"""Cells up to which a selection is a mask over all of them. NumPy lets other threads run while it
-picks cells by index or looks for the largest, and then waits for its turn, which takes longer than
-to look at all of so few cells by arithmetic, which does not.
-"""
 
 
 class Sums:
@@ -99,9 +92,9 @@ class Sums:
             return
         if self.classes is not None:
             inside = self.classes.align(selection)
-            _add_to(self._own(), inside, finite, sign)
+            add_to(self._own(), inside, finite, sign)
             if any(infinite):
-                _add_to(self._own_infinite(), inside, infinite, sign)
+                add_to(self._own_infinite(), inside, infinite, sign)
             return
         cells = self._cells
         if cells is None and (touched := self._few_touched(selection)) is not None:
@@ -110,9 +103,9 @@ class Sums:
             return
         if cells is None or self._shared or self._tops:
             cells = self._own()
-        _add(cells, selection, finite, sign)
+        add_to_cells(cells, selection, finite, sign)
         if any(infinite):
-            _add(self._own_infinite(), selection, infinite, sign)
+            add_to_cells(self._own_infinite(), selection, infinite, sign)
 
     def _few_touched(self, selection: Selection) -> Touched | None:
         """Return the cells that are held apart, if with those selected they are few enough."""
@@ -340,8 +333,8 @@ class Sums:
         shape = list(self.shape)
         shape[axis] += by
         self.space = tuple(shape)
-        self._cells = _extended(self._cells, axis + 1, by, inherit)
-        self._infinite = _extended(self._infinite, axis + 1, by, inherit)
+        self._cells = extended(self._cells, axis + 1, by, inherit)
+        self._infinite = extended(self._infinite, axis + 1, by, inherit)
         self._shared, self._tops = False, {}
 
     def to_cells(self, kept: Sequence[int], kept_infinite: Sequence[int]) -> None:
@@ -391,7 +384,7 @@ class Sums:
             cells[row] = 0
         else:
             closed = np.zeros((), dtype=np.int64)
-            cells[row] = _times_up(cells[source], factor)
+            cells[row] = times_up(cells[source], factor)
         if self._infinite is not None:
             counts = self._own_infinite()
             counts[row] = counts[source] + closed
@@ -418,9 +411,9 @@ class Sums:
     def lift(self, least: Sequence[int], least_infinite: Sequence[int]) -> None:
         """Raise every cell's sums to at least these, and those of cells yet to come."""
         self._spread()
-        self._cells, self.everyone = _lifted(self._cells, self.everyone, least)
+        self._cells, self.everyone = lifted(self._cells, self.everyone, least)
         self._room = None
-        self._infinite, self.everyone_infinite = _lifted(
+        self._infinite, self.everyone_infinite = lifted(
             self._infinite, self.everyone_infinite, least_infinite
         )
         self._shared, self._tops = False, {}
@@ -568,64 +561,3 @@ def _comparable(*both: Sums) -> Iterator[Integers]:
 def _layouts(selection: Selection) -> Sequence[Layout | None]:
     """Return the place of each box; None for everyone."""
     return [None] if selection.everyone else selection.layouts
-
-
-def _add_to(cells: Integers, inside: Integers, column: Sequence[int], sign: int) -> None:
-    """Add a charge to the classes ``inside``."""
-    for row, amount in enumerate(column):
-        if amount:
-            cells[row, inside] += sign * amount
-
-
-def _add(cells: Integers, selection: Selection, column: Sequence[int], sign: int) -> None:
-    size = cells.size // len(column)
-    if size <= _SMALL:
-        by = np.array(column, dtype=np.int64).reshape(-1, *(1,) * (cells.ndim - 1))
-        if sign < 0:
-            by = -by
-        if size <= FEW and not selection.views:
-            cells += by * selection.mask(cells.shape[1:])
-            return
-        for layout in selection.layouts:
-            if layout.views:
-                part = cells[layout.in_all]
-                part += by
-            else:
-                cells[layout.in_all] += by
-        return
-    for layout in selection.layouts:
-        for row, amount in enumerate(column):
-            if amount:
-                cells[(row, *layout.in_row)] += sign * amount
-
-
-def _extended(cells: Integers | None, axis: int, by: int, inherit: bool) -> Integers | None:
-    if cells is None:
-        return None
-    if inherit:
-        new = cells.max(axis=axis, keepdims=True).repeat(by, axis=axis)
-    else:
-        shape = list(cells.shape)
-        shape[axis] = by
-        new = np.zeros(shape, dtype=np.int64)
-    return np.concatenate([cells, new], axis=axis)
-
-
-def _lifted(
-    cells: Integers | None, everyone: list[int], least: Sequence[int]
-) -> tuple[Integers | None, list[int]]:
-    lifted = [max(a, b) for a, b in zip(everyone, least, strict=True)]
-    if cells is not None:
-        wide = (-1, *(1,) * (cells.ndim - 1))
-        before, floor, after = (
-            np.array(row, dtype=np.int64).reshape(wide) for row in (everyone, least, lifted)
-        )
-        cells = np.maximum(cells + before, floor) - after
-    return cells, lifted
-
-
-def _times_up(sums: Integers, factor: Fraction) -> Integers:
-    """Multiply exactly, in integers of any size; fast because distinct sums are few."""
-    values, where = np.unique(sums, return_inverse=True)
-    products = np.array([-(-int(value) * factor // 1) for value in values], dtype=np.int64)
-    return products[where].reshape(sums.shape)

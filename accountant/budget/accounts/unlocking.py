@@ -20,8 +20,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.classes import Classes, Shape, Space
+from accountant.budget.accounts.classes import Classes, Space
 from accountant.budget.accounts.integers import Integers
+from accountant.budget.accounts.numbering import Shape
 from accountant.budget.accounts.spans import Period
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.population import Population
