@@ -64,13 +64,6 @@ def need(holds: object, reason: str) -> None:
         raise ValueError(reason)
 
 
-def box(*sides: Any) -> Iterator[Cell]:
-    """Return the cells of a box, unless they are more than this verifier can hold one by one."""
-    count = prod(map(len, sides))
-    need(count <= 10**6, f"this verifier holds groups of up to 10^6 cells, and one has {count}")
-    return product(*sides)
-
-
 def grow(subtrees: list[tuple[int, bytes]], entry: bytes) -> None:
     """Add an entry to a tree (RFC 6962, section 2.1), kept as sizes and hashes of full subtrees."""
     size, node = 1, sha256(b"\0" + entry).digest()
@@ -829,7 +822,7 @@ class Audit:
         self.dimensions = dict(sorted(command.get("dimensions", {}).items()))
         self.way = [command.get("neighbouring"), command.get("membership")]
         self.state(command.get("units", {}))
-        need(prod(map(len, self.dimensions.values())) <= MOST_CELLS, "too many cells")
+        need(prod(map(len, self.dimensions.values())) <= MOST_CELLS, "too many cells for me")
 
     def state(self, units: Doc) -> None:
         """State units; a late one may have lost so many steps of what first units have lost."""
@@ -1022,7 +1015,7 @@ class Audit:
                 sides[name] = values[place(asked["from"]) : place(asked["to"]) + 1]
             else:
                 sides[name] = [values[at] for at in positions(**asked)]
-        return box(*sides.values())
+        return product(*sides.values())
 
     def extend(self, event: Doc, command: Doc) -> None:
         """Append values of dimensions: new cells inherit, or have what everyone still has."""
@@ -1032,10 +1025,10 @@ class Audit:
         for name, values in sorted(event["added"].items()):
             before, axis = self.dimensions[name], list(self.dimensions).index(name)
             after = self.dimensions | {name: before + values}
-            need(prod(map(len, after.values())) <= MOST_CELLS, "too many cells")
+            need(prod(map(len, after.values())) <= MOST_CELLS, "too many cells for me")
             new = range(len(before), len(before) + len(values))
             old, self.dimensions = map(len, self.dimensions.values()), after
-            there = frozenset(box(*map(range, old)) if not inherit else ())
+            there = frozenset(product(*map(range, old)) if not inherit else ())
             self.compiled.clear()
             for grant_id, grant in self.open.items():
                 self.open[grant_id] = self.widened(grant, name, values, inherit=inherit)

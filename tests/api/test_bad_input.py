@@ -182,7 +182,11 @@ PUTS: list[tuple[str, str, Any]] = [
     ("a dimension name with spaces", "", POPULATION | {"dimensions": {"a b": ["f"]}}),
     ("a dimension without values", "", POPULATION | {"dimensions": {"sex": []}}),
     ("a value that is a number", "", POPULATION | {"dimensions": {"sex": ["f", "m", 1]}}),
-    ("too many cells", "", POPULATION | {"dimensions": {f"d{i}": ["0"] * 9 for i in range(7)}}),
+    (
+        "too many cells",
+        "",
+        POPULATION | {"dimensions": {f"d{i}": [*"012345678"] for i in range(9)}},
+    ),
     ("nine dimensions", "", POPULATION | {"dimensions": {f"d{i}": ["0"] for i in range(9)}}),
     ("attested by a word", "", POPULATION | {"attested_new": "yes"}),
     ("attested by a number", "", POPULATION | {"attested_new": 1}),

@@ -249,3 +249,16 @@ def test_a_ledger_by_class_goes_on_from_its_snapshot(
     with by_class(None):
         carry_on(all_cells, gate, then, "more")
     assert few.stored == all_cells.stored
+
+
+def test_the_minimal_verifier_says_that_it_cannot_hold_so_many_cells() -> None:
+    """The service replays the same ledger."""
+    dimensions = {"x": [f"x{at}" for at in range(1_001)], "y": [f"y{at}" for at in range(1_000)]}
+    book = hospital("  - {id: a, limit: {epsilon: 9}}\n", dimensions)
+    assert book.state.classes is not None
+    book.grant(laplace("0.1"), subjects={"x": ["x7"], "y": ["y8", "y9"]})
+    book.grant(laplace("0.1"), subjects={"y": {"from": "y0", "to": "y999"}})
+    again = book.grant(laplace("0.1"), subjects={"x": ["x7"]})
+    assert again.body["rules"]["a"]["cell"] == [7, 8]
+    assert "too many cells for me" in str(audited(book).findings[0])
+    assert book.replayed().findings == []
