@@ -24,6 +24,7 @@ from accountant.auditing.verify import verify
 from accountant.budget.commands import Command, Envelope, batch_of
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import RESERVED
+from accountant.budget.proposals import digest_of
 from accountant.ledger.events import Event, rfc3339
 from accountant.reporting.statement import accounts_json
 
@@ -77,6 +78,7 @@ def batched(home: Path) -> bytes:
     digest = sha256(b"as it was published").hexdigest()
     house.do("republish_answer", grant=grants[0], dataset="d", answer=digest)
     _waits(house)
+    _approvals(house)
     past = [make("record_invocations", **ask(laplace(e))) for e in ("0.5", "2000")]
     _batch(house, *past)
     data = house.bundle()
@@ -94,6 +96,15 @@ def _waits(house: House) -> None:
     house.do("release_grant", grant=most, reason="it was not run")
     house.clock.forward(61)
     house.service.expire_due()
+
+
+def _approvals(house: House) -> None:
+    """A person approves one request, and declines another."""
+    adopt(house, ROOMS + "  - {id: dear, action: approve, at_most: {epsilon: 1}}\n")
+    for what in ("approve_grant", "decline_grant"):
+        waiting = house.do("ask_grant", **ask(laplace("1.5"), purpose="a registry"))
+        digest = digest_of(waiting.to_bytes())
+        house.do(what, "officer", grant=grant_in(waiting), digest=digest, reason="once is enough")
 
 
 def _batch(house: House, *items: Command) -> tuple[Event, ...]:
