@@ -39,7 +39,7 @@ def seen(state: State) -> dict[str, Any]:
     } | {name: getattr(state, name) for name in names}
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops, ops, ops)
 def test_a_frozen_state_never_changes(
     gate: str, wide: bool, first: Ops, then: Ops, last: Ops

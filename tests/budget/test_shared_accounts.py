@@ -25,7 +25,7 @@ def holders(state: State) -> list[int]:
     return [account.holders for account in state.accounts.values()]
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops, ops)
 def test_sharing_changes_nothing(gate: str, wide: bool, first: Ops, then: Ops) -> None:
     """A ledger in which no two keys ever hold one account comes to the same, and every account

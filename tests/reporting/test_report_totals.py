@@ -219,6 +219,7 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "batch.refused.v1",  # collected as the refusal of one item
         "grant.waiting.v1",
         "grant.cancelled.v1",
+        "grant.declined.v1",
         "grant.admitted.v1",  # collected as the grant that it opens
         "grant.timed_out.v1",  # and as a refusal
     }

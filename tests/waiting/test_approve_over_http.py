@@ -43,9 +43,8 @@ def test_a_request_waits_until_a_person_approves_it(made: World) -> None:
     found = first.json()
     assert (first.status_code, found["state"], found["waits_for"]) == (202, "waiting", "approval")
     assert (found["asks"], found["id"]) == (["big"], "g4")
-    assert made.get(found["address"].removeprefix("/v1/populations/fair")).json()["waits_for"] == (
-        "approval"
-    )
+    now = found["address"].removeprefix("/v1/populations/fair").removesuffix("?wait=30s")
+    assert made.get(now).json()["waits_for"] == "approval"
     [shown] = made.get("/approvals", who="officer").json()["approvals"]
     assert shown == made.get("/approvals/g4", who="auditor").json()
     assert (shown["client"], shown["request"]["purpose"]) == ("pipeline", "a table")
