@@ -154,7 +154,7 @@ def _refused(
     detail += f"refused by rule {reason.rule}: {reason.text}"
     if reason.action == "approve":
         detail += _ALONE if item is not None else _NO_SESSION
-    blocked = [one.rule for one in decision.holding]
+    blocked = [one.rule for one in decision.holding if one.action == reason.action]
     if others := [rule for rule in dict.fromkeys(blocked) if rule != reason.rule]:
         detail += f"; refused, too, by {', '.join(others[:MOST_BESIDE])}"
         detail += f" and {len(others) - MOST_BESIDE} more" if len(others) > MOST_BESIDE else ""

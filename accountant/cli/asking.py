@@ -50,8 +50,7 @@ def show_accounts(document: dict[str, Any]) -> None:
     for name in ("limit", "spent", "reserved", "left"):
         table.add_column(name, justify="right", overflow="fold")
     for line in document["accounts"]:
-        scope = "all datasets" if line["dataset"] == "*" else line["dataset"]
-        names = [line["rule"], f"{scope}, {line['client']}" if line["client"] else scope]
+        names = [line["rule"], line["scope"].removeprefix("dataset ")]
         for balance in [line["total"], *line["groups"]]:
             left = "over" if balance["void"] else balance["remaining"]
             cells = [*names, balance["group"], line["limit"]["epsilon"], balance["spent"]]

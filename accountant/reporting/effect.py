@@ -46,34 +46,37 @@ Line = dict[str, Any]
 
 def effect_of(state: State, by: str, command: AskGrant, now: int) -> list[Line]:
     """Return, for each account of a limit that a request of ``by`` counts in at stamp ``now``, how
-    much of the limit is used at the peak of the cells that it is about, before it and with it.
+    much of the limit is used at the peak of the cells that both are about, before it and with it.
     ``state`` is a copy, which is left as it was. Raise Problem for a request that is malformed for
     this ledger.
     """
     request = prepare(state, by, command, now)
     asked = request.datasets, by, request.purpose, request.allotment
-    limits = state.route(*asked).limits
-    before = [_spent(state, one, request.selection, now) for one in limits]
+    people = state.people()
+    found = ((one, one.rule.cells(people, request.selection)) for one in state.route(*asked).limits)
+    about = [(one, cells) for one, cells in found if cells is not None]
+    before = [_spent(state, one, cells, now) for one, cells in about]
     grant = grant_for(state, Envelope(by, command), request, command.ttl_seconds, now)
     booked = Reserve(grant, request.purpose, request.allotment)
     keep_journal(state)
     try:
         undoes = booked.fold(state, Entry(state.sequence, RESERVED, now, b""))
-        after = [_spent(state, one, request.selection, now) for one in limits]
+        after = [_spent(state, one, cells, now) for one, cells in about]
         booked.undo(state, undoes)
     finally:
         drop_journal(state)
-    each = zip(limits, before, after, strict=True)
-    return [_line(state, counted, was, then, now) for counted, was, then in each]
+    each = zip(about, before, after, strict=True)
+    return [_line(state, counted, was, then, now) for (counted, _), was, then in each]
 
 
 def _spent(state: State, counted: Counted, selection: Selection, now: int) -> int | None:
     """Return the epsilon that is spent or reserved at the peak of the cells; None is infinite."""
-    account = state.account(counted.key).at(now)
-    cells = account.used.stacked()
-    if not selection.everyone:
-        mask = state.cells(counted.key.unit, selection).mask(state.people().shape) > 0
-        cells = cells[:, mask]
+    sums = state.account(counted.key).at(now).used
+    cells, asked = sums.stacked(), state.cells(counted.key.unit, selection)
+    if (met := sums.met(asked)) is not None:
+        cells = cells[:, met.numbers]
+    elif not asked.everyone:
+        cells = cells[:, asked.mask(state.people().shape) > 0]
     return Ruler(counted.rule, counted.epoch).worst(cells.reshape(len(cells), -1, 1)).epsilon
 
 

@@ -13,6 +13,7 @@ from served import Served, served
 from support import Clock, World, ask, laplace, sparse_vector
 
 from accountant import verify_minimal
+from accountant.budget.accounts import growing
 from accountant.client import NeedsApproval, Refused, Registrar
 
 __all__ = ["served"]
@@ -144,6 +145,31 @@ def test_a_person_sees_what_it_would_do(world: Callable[..., World], clock: Cloc
     assert young[0]["text"].endswith("0 % to 50 %")
     events = made.get("/accounts").json()
     assert events["accounts"][0]["total"]["reserved"] == "0"  # to look at it reserves nothing
+
+
+@pytest.mark.parametrize("most", [10**6, 1])
+def test_of_a_limit_for_some_people_it_shows_these(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """A limit that is about other people than the request is left out, also where sums are kept by
+    class.
+    """
+    monkeypatch.setattr(growing, "MANY", most)
+    rules = RULES + "  - {id: few, subjects: {age: [old]}, limit: {epsilon: 5}}\n"
+    made = world().hospital(rules, dimensions={"age": ["old", "young"], "sex": ["f", "m"]})
+    made.post("/grants", ask(laplace(1), subjects={"age": ["old"], "sex": ["f"]}))
+    groups: list[Any] = [{"age": ["young"]}, {"age": ["old"], "sex": ["m"]}, {"sex": ["f"]}]
+    for place, group in enumerate(groups):
+        made.post("/grants", ask(laplace("1.5"), subjects=group), key=f"k{place}")
+    effects = [one["effect"] for one in made.get("/approvals").json()["approvals"]]
+    assert [
+        [(one["rule"], one["percent_before"], one["percent_after"]) for one in each]
+        for each in effects
+    ] == [
+        [("a", "0", "37.5")],
+        [("a", "0", "37.5"), ("few", "0", "30")],
+        [("a", "25", "62.5"), ("few", "20", "50")],
+    ]
 
 
 def test_previews_say_that_a_person_would_decide(made: World) -> None:

@@ -112,8 +112,7 @@ def accounts(found: Body) -> Iterator[str]:
     yield f"ε of {found['population']} at event {found['sequence']}"
     rows = [("rule", "scope", "group", "limit", "spent", "reserved", "left")]
     for line in found["accounts"]:
-        scope = _scope(line["dataset"], line["client"])
-        names = (line["rule"], scope)
+        names = (line["rule"], line["scope"].removeprefix("dataset "))
         for balance in (line["total"], *line["groups"]):
             left = "over" if balance["void"] else balance["remaining"]
             sums = (line["limit"]["epsilon"], balance["spent"], balance["reserved"], left)
