@@ -38,7 +38,8 @@ class _Ledger:
     """A ledger that decides as the service does: what is due comes first, and after."""
 
     def __init__(self, order: str) -> None:
-        self.state, self._keys, self.admitted = State("fair"), count(), 0
+        self.state, self.admitted = State("fair"), 0
+        self._keys, self._clients = count(), count()
         values = [f"v{i}" for i in range(15)]
         self.do("register_population", privacy_unit="person", neighbouring="replace_one",
                 membership="public", dimensions={"one": values, "two": values})  # fmt: skip
@@ -46,12 +47,14 @@ class _Ledger:
         text = f"policy: p\norder: {order}\nrules:\n  - {{id: a, limit: {{epsilon: 1000}}}}\n"
         policy, digest = parse_policy(text)
         self.do("adopt_policy", policy=policy.to_json(), source_digest=digest)
+        [one] = self.state.proposals.values()  # a first policy takes two people
+        self.do("confirm_change", by="second", proposal=one.sequence, digest=one.digest)
 
-    def do(self, kind: str, **fields: Any) -> Outcome:
+    def do(self, kind: str, by: str = "admin", **fields: Any) -> Outcome:
         """Decide a command, and all that it lets in. Return its own outcome."""
         command: Command = command_from_json({"type": kind} | fields)
         key = f"k{next(self._keys)}" if command.needs_key else None
-        who = f"client-{next(self._keys) % 8}" if isinstance(command, AskGrant) else "admin"
+        who = f"client-{next(self._clients) % 8}" if isinstance(command, AskGrant) else by
         who = "holder" if fields.get("ttl_seconds") == 1 or kind == "release_grant" else who
         outcomes = decide(self.state, Envelope(who, command, key), _NOW)
         if isinstance(outcomes, Repeated):
