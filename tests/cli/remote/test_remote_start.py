@@ -102,7 +102,7 @@ def test_a_command_says_what_is_not_set(shell: Shell) -> None:
     """Each variable that is missing is named, with what it is."""
     for command in OF_A_SERVICE - {"deliver"}:
         words = {"commit": ("g1",), "release": ("g1", "--reason", "x"), "grants": ()}
-        words["populations"] = "create", *TERMS
+        words |= {"populations": ("create", *TERMS), "republish": ("g1", "-", "--dataset", "d")}
         bare = shell.with_(**dict.fromkeys(VARIABLES, ""))
         more = ("--", "true") if command == "run" else ()
         told = bare.wrong(command, *words.get(command, REQUEST), *more)
