@@ -245,27 +245,9 @@ def test_a_batch_that_only_settles_may_be_long() -> None:
     grants = [commit(f"g{number}") for number in range(10_000, 14_000)]
     with pytest.raises(NotFound):  # and not that they take too many bytes
         book.batch(*grants)
-
-
-def test_as_many_grants_as_a_batch_has_items() -> None:
-    """Each has an event of its own. Where one is refused nothing happens, and no event could hold
-    all: the refusal is told and not recorded, so that a corrected batch goes under the same key.
-    """
-    book = ledger()
-    many = [asking(f"0.000{number:04}") for number in range(1, 4_001)]
-    size = book.state.sequence
-    with pytest.raises(Forbidden) as refusal:
-        book.batch(*many)
-    assert refusal.value.code == "large-batch-refused"
-    place = refusal.value.numbers["item"]
-    assert refusal.value.detail.startswith("refused by rule each: epsilon ")
-    assert book.state.sequence == size
-    book.batch(*many[:place])
-    with pytest.raises(Forbidden) as again:
-        book.batch(*many[place:])
-    assert again.value.numbers["item"] == 0
-    assert types(book)[-place - 1 :] == ["batch.opened.v1", *["grant.reserved.v1"] * place]
-    assert book.replayed().findings == []
+    with pytest.raises(Invalid) as refusal:
+        book.batch(*grants[:1_500], asking())
+    assert refusal.value.code == "batch-too-large"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +273,7 @@ def test_a_refusal_fits_into_one_event() -> None:
     """
     book = hospital()
     book.seals = False
-    with pytest.raises(Forbidden, match="split the batch"):
+    with pytest.raises(Invalid, match="split the batch"):
         book.batch(*[asking(purpose="x" * 2_000)] * 40)
     past = [asking(kind="record_invocations", purpose="x" * 2_000)] * 40
     assert len(book.batch(*past)) == 41

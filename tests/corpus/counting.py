@@ -22,7 +22,7 @@ _EXPECTED: Final = {
         batch.refused signing_key.adopted publication.stopped publication.resumed
         ledger.carried_over ledger.recovered text.erased engine.adopted clock.accepted""",
     "problem": """
-        already-revalued batch-size large-batch-refused clock-differs commit-exceeds-reservation
+        already-revalued batch-size batch-too-large clock-differs commit-exceeds-reservation
         dataset-immutable dataset-known dimensions-append-only duplicate-value empty-range
         engine-order event-too-large grant-expired grant-settled idempotency-key-required
         idempotency-key-reused is-a-session key-used malformed-account malformed-checkpoint

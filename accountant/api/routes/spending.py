@@ -172,8 +172,6 @@ def batch(
     """Answer many commands at once: commits, releases and grants, all or nothing; or invocations.
 
     If a rule blocks an item nothing of the batch happens: 403 with that item's decision, for good.
-    Where the items take more than 48 KiB of the ledger (some 300 grants) no event has room for it:
-    then the 403 is `large-batch-refused`, nothing is recorded, and a retry is decided again.
     If an item cannot be answered nothing happens either, and the key is not used up. `item` is its
     place. Items that give budget back count before those that ask for it, in whatever order they
     are listed.

@@ -20,27 +20,21 @@ from accountant.budget.commands import (
 from accountant.budget.decide.proposing import SecondNeeded
 from accountant.budget.decide.spending import SPENDING, expire
 from accountant.budget.decide.waiting import SYSTEM
-from accountant.budget.errors import Forbidden, Invalid, Problem
-from accountant.budget.evaluate import evaluate
-from accountant.budget.explain import in_words
+from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
 from accountant.budget.outcome import Change, Outcome, outcome
-from accountant.budget.request import prepare
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event
 
 MOST_BYTES: Final = 48 * 1024
-"""Bytes of the items of a batch whose refusal is an event: it holds all of them, and the decision.
-The refusal of a larger one is only told, as other problems are: no event has room for it, nothing
-happened, and the same request is decided again. Of a batch that is granted each item has its own
-event.
+"""Bytes of the items of a batch that rules may refuse, as one of its items asks for a grant: then
+one event holds all of them, and the decision. Of other batches each item has its own event.
 """
 
 
 def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outcome]:
     """Return the header and an event for each item, or one refusal. Raises the Problem of the first
-    item that cannot be answered, with its place; then nothing is recorded. That is so, too, if an
-    item is refused of more than ``MOST_BYTES``.
+    item that cannot be answered, with its place; then nothing is recorded.
 
     A grant whose time has passed is expired before the batch begins, so that each item has exactly
     one event.
@@ -69,7 +63,6 @@ def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outco
                 problem.numbers["item"] = place
                 raise
             if one.entry.type == REFUSED_GRANT:
-                _check_holds(state, asked, place, now)
                 judged = [each.command for each in asked.parts[: place + 1]]
                 change = arrival(state, asked.by, judged)
                 return [*expired, _refused(header, state.ledger, asked, place, one, change)]
@@ -84,31 +77,17 @@ def _opened(state: State, asked: Envelope, command: Batch, now: int) -> Outcome:
 
 
 def _check(command: Batch, asked: Envelope) -> None:
-    """Raise Invalid if these are not the items."""
+    """Raise Invalid if these are not the items, or a refusal could not hold them."""
     items = [part.canonical for part in asked.parts]
     if (len(items), digest_of(items)) != (command.size, command.digest):
         raise Invalid("batch-digest", "the batch does not consist of the items that it names")
-
-
-def _check_holds(state: State, asked: Envelope, place: int, now: int) -> None:
-    """Raise Forbidden if no event can hold the refusal of a batch for the item at ``place``."""
-    size = sum(len(part.canonical) for part in asked.parts)
-    if size <= MOST_BYTES:
-        return
-    item = asked.items[place]
-    if not isinstance(item, AskGrant):
-        raise TypeError(f"{item.command} is never refused")
-    request = prepare(state, asked.by, item, now)
-    reason = in_words(state, request, evaluate(state, request), item.to_json()).reason
-    raise Forbidden(
-        "large-batch-refused",
-        f"refused by rule {reason.rule}: {reason.text}. So nothing of the batch "
-        f"happened. Its items take {size} bytes of the ledger, and an event holds {MOST_BYTES} of "
-        "a refusal, so this one is not recorded: correct the item, or split the batch",
-        item=place,
-        rule=reason.rule,
-        reason=reason.code,
-    )
+    size = sum(map(len, items))
+    if size > MOST_BYTES and any(isinstance(item, AskGrant) for item in asked.items):
+        raise Invalid(
+            "batch-too-large",
+            f"the items take {size} bytes of the ledger, the most is {MOST_BYTES} where one asks "
+            "for a grant: split the batch, or settle in one of its own",
+        )
 
 
 def _refused(
