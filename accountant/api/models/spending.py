@@ -60,7 +60,7 @@ class Settlement(Stamped):
     """How a grant ended. A commit after the expiry changes nothing and is only noted."""
 
     id: Annotated[str, "the grant's id"]
-    state: Annotated[str, "committed, released or expired; cancelled: it waits no more"]
+    state: Annotated[str, "committed, released or expired; cancelled or declined: it waits no more"]
     charged: NotRequired[Annotated[Charge, "the amount booked for good"]]
     note: NotRequired[Annotated[str, "why nothing changed"]]
     flags: NotRequired[Annotated[list[Flag], "the rules that fired on what is given back"]]
