@@ -11,20 +11,15 @@ from typing import Any, Final
 
 from accountant.budget.apply import apply
 from accountant.budget.commands import (
-    AdoptPolicy,
     AskGrant,
-    ConfirmChange,
     Envelope,
-    RegisterDataset,
-    RegisterPopulation,
 )
 from accountant.budget.decide import decide
-from accountant.budget.policy_file import parse_policy
 from accountant.budget.snapshot import dump, load
 from accountant.budget.state import State
 from accountant.reporting.model import lifetimes, standing
 from accountant.reporting.statement import scopes
-from bench.mixed import run
+from bench.mixed import begun
 
 SHAPES: Final = ((100, 100, 100), (32, 32, 32, 30), (16, 16, 16, 16, 15), (10,) * 6)
 RULES: Final = """
@@ -119,23 +114,13 @@ def _box(draw: random.Random) -> dict[str, Any]:
 
 
 def _ledger(shape: tuple[int, ...]) -> State:
-    state, (policy, digest) = State("bench"), parse_policy(RULES)
     people = {
         "privacy_unit": "person",
         "neighbouring": "add_or_remove_one",
         "membership": "public",
         "dimensions": {f"d{k}": [str(i) for i in range(size)] for k, size in enumerate(shape)},
     }
-    for command in (
-        RegisterPopulation.model_validate(people),
-        RegisterDataset(id="data", namespace="bench", name="data"),
-        AdoptPolicy(policy=policy.to_json(), source_digest=digest),
-    ):
-        run(state, Envelope("bench", command), 1)
-    [one] = state.proposals.values()
-    confirmed = ConfirmChange(proposal=one.sequence, digest=one.digest)
-    run(state, Envelope("second", confirmed), 1)
-    return state
+    return begun(people, "data", RULES, "bench", 1)
 
 
 def _grant(state: State, shape: tuple[int, ...], draw: random.Random) -> float:

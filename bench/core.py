@@ -17,15 +17,10 @@ import orjson
 from accountant.api.quick import Quick
 from accountant.budget.apply import apply
 from accountant.budget.commands import (
-    AdoptPolicy,
     AskGrant,
-    ConfirmChange,
     Envelope,
-    RegisterDataset,
-    RegisterPopulation,
 )
 from accountant.budget.decide import Repeated, decide
-from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import RUN
 from accountant.budget.request import work_out
 from accountant.budget.sealing import SALT_BYTES, seal
@@ -34,7 +29,7 @@ from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash
 from accountant.workers.helpers import cores
 from accountant.workers.replaying import replay_on
-from bench.mixed import LEDGER, mixed, run
+from bench.mixed import LEDGER, begun, mixed
 
 POLICY = """
 policy: bench
@@ -50,24 +45,13 @@ UNIT: Final = 32
 
 def ledger(values: int) -> State:
     """A population of ``values`` x ``values`` cells, a dataset and a policy of three rules."""
-    state = State("bench")
-    policy, digest = parse_policy(POLICY)
     people = {
         "privacy_unit": "person",
         "neighbouring": "add_or_remove_one",
         "membership": "public",
         "dimensions": {d: [str(i) for i in range(values)] for d in ("one", "two")},
     }
-    for command in (
-        RegisterPopulation.model_validate(people),
-        RegisterDataset(id="data", namespace="bench", name="data"),
-        AdoptPolicy(policy=policy.to_json(), source_digest=digest),
-    ):
-        run(state, Envelope("bench", command), 1)
-    [one] = state.proposals.values()
-    confirmed = ConfirmChange(proposal=one.sequence, digest=one.digest)
-    run(state, Envelope("second", confirmed), 1)
-    return state
+    return begun(people, "data", POLICY, "bench", 1)
 
 
 def grants(values: int, first: int, many: int, *, seen: bool) -> list[Envelope]:

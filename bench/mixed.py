@@ -61,6 +61,26 @@ def run(state: State, asked: Envelope, now: int) -> list[Event]:
     return [event.event() for event in events]
 
 
+def confirm(state: State, now: int) -> list[Event]:
+    """Confirms the one proposal, of a first policy, as a second person; returns the events."""
+    [one] = state.proposals.values()
+    command = ConfirmChange(proposal=one.sequence, digest=one.digest)
+    return run(state, Envelope("second", command), now)
+
+
+def begun(people: dict[str, Any], dataset: str, rules: str, ledger: str, now: int) -> State:
+    """A ledger with a population, one dataset and a policy in force."""
+    state, (policy, digest) = State(ledger), parse_policy(rules)
+    for command in (
+        RegisterPopulation.model_validate(people),
+        RegisterDataset(id=dataset, namespace=ledger, name=dataset),
+        AdoptPolicy(policy=policy.to_json(), source_digest=digest),
+    ):
+        run(state, Envelope("bench", command), now)
+    confirm(state, now)
+    return state
+
+
 def opening() -> list[Envelope]:
     """A population of twenty cells, five datasets and a policy."""
     policy, digest = parse_policy(POLICY)
@@ -97,9 +117,7 @@ def mixed(events: int, seed: int = 1) -> Iterator[Event]:
     draw, state, now = random.Random(seed), State(LEDGER), START  # noqa: S311 no secret
     for asked in opening():
         yield from run(state, asked, now)
-    [one] = state.proposals.values()
-    confirmed = ConfirmChange(proposal=one.sequence, digest=one.digest)
-    yield from run(state, Envelope("second", confirmed), now)
+    yield from confirm(state, now)
     asks, waiting = requests(draw), deque[tuple[str, str, dict[str, Any]]]()
     while state.sequence < events:
         now += STEP

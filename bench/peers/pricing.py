@@ -13,19 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.budget.commands import (
-    AdoptPolicy,
     AskGrant,
-    ConfirmChange,
-    Envelope,
-    RegisterDataset,
-    RegisterPopulation,
 )
-from accountant.budget.policy_file import parse_policy
 from accountant.budget.request import prepare
 from accountant.budget.rules.base import View
 from accountant.budget.state import State
 from bench.asking import PEOPLE
-from bench.mixed import START, run
+from bench.mixed import START, begun
 from bench.peers.workload import DATASET, Ask, Workload
 
 Floats = NDArray[np.float64]
@@ -73,19 +67,8 @@ def _of(state: State, workload: Workload, ask: Ask) -> tuple[tuple[str, ...], Fl
 
 
 def _opened(workload: Workload) -> State:
-    policy, digest = parse_policy(workload.policy)
     people = PEOPLE | {"dimensions": workload.values}
-    state = State("peers")
-    for command in (
-        RegisterPopulation.model_validate(people),
-        RegisterDataset(id=DATASET, namespace="peers", name=DATASET),
-        AdoptPolicy(policy=policy.to_json(), source_digest=digest),
-    ):
-        run(state, Envelope("bench", command), START)
-    [proposed] = state.proposals.values()  # the first policy
-    confirm = ConfirmChange(proposal=proposed.sequence, digest=proposed.digest)
-    run(state, Envelope("second", confirm), START)
-    return state
+    return begun(people, DATASET, workload.policy, "peers", START)
 
 
 def cells(workload: Workload, ask: Ask, every: Sequence[int]) -> list[int]:
