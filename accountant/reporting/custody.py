@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accountant.budget.commands import Recover
 from accountant.budget.outcome import DECLINED, PROPOSED
@@ -115,19 +117,32 @@ class LedgerFacts(Struct):
 
 
 class CustodyHistory:
-    """Collects from every event, its texts opened, and grows the Merkle tree over the stored bytes.
-    ``signed`` is the last published checkpoint, if there is one.
-    """
+    """Collects from every event, its texts opened, and grows the Merkle tree over its bytes."""
 
-    def __init__(self, signed: Signed | None) -> None:
-        self._signed = signed
-        self._head = Checkpoint.from_text(notes.parse(signed.note).text) if signed else None
+    def __init__(self) -> None:
+        self._signed: Signed | None = None
+        self._head: Checkpoint | None = None
         self._continued = False
         self._tree = Tree()
         self._facts = LedgerFacts()
         self._before = 0  # the stamp of the event before
         self._carried: list[tuple[int, int]] = []  # (event, accounts) carried over just before
         self._why: dict[int, str] = {}  # The reason of each recovery that was proposed
+
+    def expect(self, signed: Signed | None, rooted: Callable[[int], bytes | None]) -> None:
+        """Take what was published last, before the events that it may cover are added. ``rooted``
+        returns the root of the first so many events, where there are more by now.
+        """
+        if signed == self._signed:
+            return
+        self._signed, self._head, self._continued = signed, None, False
+        if signed is None:
+            return
+        self._head = Checkpoint.from_text(notes.parse(signed.note).text)
+        size = self._head.size
+        if size <= self._tree.size:
+            root = self._tree.root if size == self._tree.size else rooted(size)
+            self._continued = root == self._head.root
 
     def add(self, event: Event, stored: Stored) -> None:
         """Collect from one event."""
@@ -186,8 +201,10 @@ class CustodyHistory:
         )
 
     def facts(self, state: State) -> LedgerFacts:
-        """Return the collected facts, once ``state`` has folded in all events."""
-        facts = self._facts
+        """Return the collected facts, once ``state`` has folded in all events so far."""
+        own = self._facts
+        lists = {"resumed": [*own.resumed], "recoveries": [*own.recoveries]}
+        facts = replace(own, **lists, accepted=[*own.accepted])
         facts.events, facts.root = state.sequence, self._tree.root.hex()
         if facts.events:
             facts.last_sequence, facts.last_time = state.last, rfc3339(state.time)

@@ -8,18 +8,16 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from accountant.budget.apply import apply, read
 from accountant.budget.depletion import bounds, relaxed_in_words
 from accountant.budget.population.population import Population
 from accountant.budget.rules.relaxed import Larger
 from accountant.budget.state import ALL, AccountKey, Counted, State
-from accountant.ledger.events import Event, rfc3339
+from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import NOTHING, Currency
 from accountant.reporting import schema, words
-from accountant.reporting.burndown import Burndowns
 from accountant.reporting.counting import Basis
-from accountant.reporting.custody import CustodyHistory
+from accountant.reporting.following import Followed
 from accountant.reporting.history import SORTS, History
 from accountant.reporting.peak_cell import Ruler
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
@@ -48,33 +46,31 @@ def build_report(
     checkpoint; ``elsewhere`` are the datasets of other ledgers that are now the same data, by
     dataset. Raise ValueError if an event is not canonical or does not follow the one before.
     """
-    state, texts = State(ledger), texts or Texts()
-    history, burndowns, custody = History(), Burndowns(), CustodyHistory(published)
-    for row in stored:
-        event = Event.from_bytes(row.body)
-        outcome = read(state, event, row.body)
-        # A report answers no request, so that the state need not keep idempotency keys.
-        apply(state, outcome if outcome.batch is not None else outcome._replace(key=None))
-        opened = texts.opened(event)
-        history.add(state, opened)
-        custody.add(opened, row)
-        burndowns.add(state, event)
-    people, facts = state.population, custody.facts(state)
+    texts, followed = texts or Texts(), Followed(ledger)
+    followed.follow(stored, texts, published)
+    return report(followed, texts, elsewhere or {})
+
+
+def report(
+    followed: Followed, texts: Texts, elsewhere: Mapping[str, Sequence[Use]]
+) -> schema.Report:
+    """Return the report of a ledger as far as it was followed."""
+    state, history = followed.state, followed.history
+    people, facts = state.population, followed.custody.facts(state)
     limits = tuple(standing(state, counted) for counted in scopes(state)) if people else ()
-    uses = elsewhere or {}
     data = tuple(
-        _dataset(state, history, limits, name, uses.get(name, ()))
+        _dataset(state, history, limits, name, elsewhere.get(name, ()))
         for name in sorted(state.datasets)
     )
     return schema.Report(
         format=schema.FORMAT,
-        ledger_name=ledger,
+        ledger_name=state.ledger,
         verdict=verdict(state, facts, data, limits, history),
         population=_population(people) if people else None,
         datasets=data,
         limits=limits,
         lifetimes=lifetimes(state) if people else (),
-        series=burndowns.series(state),
+        series=followed.burndowns.series(state),
         notable=history.seen(),
         trusted=history.trusted(),
         waits=waits(state, texts) if people else schema.WaitsFacts(0, ()),

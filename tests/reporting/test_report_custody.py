@@ -37,15 +37,8 @@ from accountant.reporting.schema import NotableFacts, Report
 from accountant.reporting.texts import ALTERED, ERASED, SEALED
 from accountant.reporting.verdict import lost
 from accountant.store.tables import TEXT
-from accountant.store.vault import Vault
 
 WITNESS = "witness.example.org"
-
-
-@pytest.fixture
-def publisher(desk: Desk, tmp_path: Path) -> Publisher:
-    """Who signs for the desk's ledger."""
-    return Publisher(desk.service, Vault(tmp_path), "example.org")
 
 
 def text_of(report: Report) -> str:

@@ -1,0 +1,176 @@
+"""A ledger that is followed piece by piece, and the desk that answers from it."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+from report_desk import DAY, Desk
+from support import declared, laplace
+
+from accountant.publishing.publisher import Publisher
+from accountant.reporting import desk as answering
+from accountant.reporting.activity import EVERY, Activity
+from accountant.reporting.desk import Behind, Page
+from accountant.reporting.following import Followed
+from accountant.reporting.model import build_report, report
+from accountant.reporting.schema import Report
+from accountant.reporting.texts import Texts
+from accountant.store import Damaged
+from accountant.store.ledgers import Signed
+
+
+def _busy(desk: Desk, seed: int, steps: int = 40) -> None:
+    """Grants that end in every way, refusals, records, over some weeks."""
+    rnd = random.Random(seed)  # noqa: S311 a reproducible ledger, no secret
+    for _ in range(steps):
+        desk.forward(rnd.uniform(1, DAY))
+        if rnd.random() < 0.3:
+            desk.record(laplace("0.5"), purpose=rnd.choice(["a", "b"]))
+            continue
+        event = desk.grant(declared("0.05"), purpose="ops", ttl_seconds=60)
+        if event.type == "grant.reserved.v1" and rnd.random() < 0.5:
+            desk.do("commit_grant", grant=f"g{event.sequence}")
+        elif rnd.random() < 0.5:
+            desk.forward(61)
+            desk.service.expire_due()
+
+
+def _read(page: Page) -> Report:
+    return report(page.followed, page.texts, {})
+
+
+def _texts(desk: Desk) -> Texts:
+    return Texts(partial(desk.ledgers.texts, desk.name))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_piece_by_piece_is_as_good_as_at_once(desk: Desk, publisher: Publisher, seed: int) -> None:
+    """A report of what was followed in pieces, each published between, is that of all events read
+    at once, with the last published checkpoint.
+    """
+    rnd = random.Random(seed)  # noqa: S311
+    desk.hospital()
+    followed, signed = Followed(desk.name), None
+    for _ in range(4):
+        _busy(desk, rnd.randrange(1_000), 12)
+        if rnd.random() < 0.7:
+            signed = publisher.publish(desk.name)
+        if rnd.random() < 0.7:
+            desk.record(laplace("0.1"))
+        rest = desk.ledgers.stream(desk.name, followed.state.sequence)
+        followed.follow(rest, _texts(desk), signed)
+        found = report(followed, _texts(desk), {})
+        assert found == build_report(desk.name, desk.stored(), _texts(desk), signed)
+        assert found.ledger.checkpoint is None or found.ledger.checkpoint.continued
+
+
+def test_a_checkpoint_of_fewer_events_is_held_against_their_leaves(
+    desk: Desk, publisher: Publisher
+) -> None:
+    """What was published of a ledger that is read further by now is compared all the same."""
+    desk.hospital()
+    signed = publisher.publish(desk.name)
+    assert signed is not None
+    _busy(desk, 1, 5)
+
+    def asked(published: Signed | None) -> Report:
+        found = here.ask(desk.name, _read, 0, published)
+        assert isinstance(found, Report)
+        return found
+
+    here = answering.Desk(desk.ledgers)
+    assert asked(None).ledger.checkpoint is None
+    checkpoint = asked(signed).ledger.checkpoint
+    assert checkpoint is not None
+    assert checkpoint.continued
+    other = signed._replace(note=signed.note.replace(b"\n5\n", b"\n4\n"))
+    assert other != signed
+    checkpoint = asked(other).ledger.checkpoint
+    assert checkpoint is not None
+    assert not checkpoint.continued
+
+
+def test_a_text_that_is_erased_is_forgotten(desk: Desk) -> None:
+    """Whoever followed a ledger before a text was erased shows it no more afterwards."""
+    desk.hospital()
+    event = desk.record(laplace("0.1"), purpose="secret cause")
+    here = answering.Desk(desk.ledgers)
+    assert "secret cause" in str(here.ask(desk.name, _read, 0))
+    desk.service.erase(desk.name, "officer", event.sequence, ["purpose"], "asked to")
+    for _ in range(2):
+        assert "secret cause" not in str(here.ask(desk.name, _read, 0))
+
+
+@pytest.mark.parametrize("worth", [10_000, 1])
+def test_whoever_is_impatient_is_told_how_far_it_was_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, worth: int
+) -> None:
+    """A long ledger is read on each time that it is asked about, in this process or another, and
+    the answer at the end is that of all its events.
+    """
+    monkeypatch.setattr(answering, "WORTH", worth)
+    desk.hospital("  - {id: a, limit: {epsilon: 1000}}\n")
+    for _ in range(4):
+        desk.all([("record_invocations", "p", _recorded()) for _ in range(200)])
+    here = answering.Desk(desk.ledgers)
+    try:
+        found = [here.ask(desk.name, _read, 0, None, 0)]
+        while isinstance(found[-1], Behind):
+            found.append(here.ask(desk.name, _read, 0, None, 0))
+        desk.record(laplace("0.1"))
+        found.append(here.ask(desk.name, _read, 0))
+    finally:
+        here.close()
+    assert [one.read for one in found if isinstance(one, Behind)] == [200, 400, 600]
+    assert found[-1] == build_report(desk.name, desk.stored(), _texts(desk))
+
+
+def _recorded() -> dict[str, object]:
+    return {"dataset": "d", "mechanisms": [laplace("0.1")]}
+
+
+def _broken(page: Page) -> None:
+    raise ValueError(f"event {page.followed.state.last} is damaged")
+
+
+@pytest.mark.parametrize("worth", [10_000, 1])
+def test_damage_is_told_and_the_desk_goes_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, worth: int
+) -> None:
+    """A ledger that cannot be read is an error of the store, and the next question is answered."""
+    monkeypatch.setattr(answering, "WORTH", worth)
+    desk.hospital()
+    here = answering.Desk(desk.ledgers)
+    try:
+        with pytest.raises(Damaged, match="event 3 is damaged"):
+            here.ask(desk.name, _broken, 0)
+        assert isinstance(here.ask(desk.name, _read, 0), Report)
+    finally:
+        here.close()
+
+
+def test_requests_are_counted_by_the_day_on_which_they_ended(desk: Desk) -> None:
+    """Each day knows how many requests were granted, flagged, refused and recorded, on each dataset
+    and in all, and of the latest ones the median.
+    """
+    desk.hospital(
+        "  - {id: a, limit: {epsilon: 1}}\n  - {id: f, action: flag, at_most: {epsilon: 0.3}}\n"
+    )
+    activity, asked = Activity(), ["0.1", "0.4", "0.2", "5"]
+    events = [desk.grant(laplace(epsilon)) for epsilon in asked]
+    desk.forward(DAY)
+    events.append(desk.record(laplace("0.3")))
+    for event in events:
+        activity.add(event)
+    first = events[0].time // (DAY * 1_000_000)
+    today = activity.within(first, first)
+    assert today == {"admitted": 3, "flagged": 1, "refused": 1}
+    assert activity.within(first, first + 1, "d")["recorded"] == 1
+    assert activity.within(first, first + 1) == activity.within(first, first + 1, "d")
+    assert activity.within(first + 2, first + 9, EVERY) == {}
+    usual = activity.usual("d")
+    assert usual is not None
+    assert usual.epsilon == 300_000_000
+    assert activity.usual("other") is None
