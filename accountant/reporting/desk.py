@@ -134,12 +134,14 @@ class Desk:
         ``patience`` seconds. Raise StoreError.
         """
         asked = _Asked(population, question, published, now, patience)
+        found: T | Behind
         if self._ledgers.head(population).size < WORTH or home_made() or os.name != "posix":
             with self._here, _damage():
-                found: T | Behind = self._near.answer(asked)
-                return found
-        with self._apart:
-            return self._far(asked)
+                found = self._near.answer(asked)
+        else:
+            with self._apart:
+                found = self._far(asked)
+        return found
 
     def close(self) -> None:
         """End the process."""
