@@ -84,5 +84,5 @@ class Activity:
         on = Charge.from_json(event.body["total"]).on((Currency.EPSILON,))
         if not on.infinite[0]:
             usual = Usual(on.finite[0], client_in(event), dict(request_in(event.body)))
-            for dataset in datasets:
+            for dataset in (EVERY, *datasets):
                 self._latest[dataset].append(usual)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from accountant.budget.accounts.sums import Sums
@@ -107,6 +107,10 @@ class Burndowns:
             if series.due():
                 most = MOST_POINTS if state.people().cells < MANY_CELLS else FEW_POINTS
                 series.add(self._point(state, event.sequence, event.time, counted), most)
+
+    def points(self, rule: str, dataset: str) -> Sequence[PointFacts]:
+        """Return the points of one limit so far."""
+        return self._series[rule, dataset].points if (rule, dataset) in self._series else ()
 
     def series(self, state: State) -> tuple[SeriesFacts, ...]:
         """Return the series of every rule in force, each with a point at the ledger's end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -85,6 +86,15 @@ class OpenGrant(NamedTuple):
     parts: Parts
 
 
+class Noted(NamedTuple):
+    """A notable event, and what is said of it once it is listed."""
+
+    event: Event
+    at: Names
+    charge: Charge
+    said: Said
+
+
 class History:
     """Collects from every event, its texts opened, after the state has folded it in."""
 
@@ -93,7 +103,7 @@ class History:
         self.counts: dict[str, Counter[str]] = {sort: Counter() for sort in SORTS}
         """The notable events of each sort, by dataset that they are charged to."""
         self._totals = Counter[str]()
-        self._latest = {sort: deque[Callable[[], NotableFacts]](maxlen=LATEST) for sort in SORTS}
+        self._latest = {sort: deque[Noted](maxlen=LATEST) for sort in SORTS}
         self.policies = deque[ChangeFacts](maxlen=LATEST)
         self.policies_total = 0
         self.counting = Counting()
@@ -109,10 +119,15 @@ class History:
                 sort=sort,
                 total=self._totals[sort],
                 by_dataset=dict(counts),
-                latest=tuple(facts() for facts in reversed(self._latest[sort])),
+                latest=tuple(_notable(*one) for one in reversed(self._latest[sort])),
             )
             for sort, counts in self.counts.items()
         )
+
+    def latest(self, sort: str, since: int, most: int) -> list[NotableFacts]:
+        """Return at most ``most`` notable events of a sort from stamp ``since`` on, last first."""
+        noted = (one for one in reversed(self._latest[sort]) if one.event.time >= since)
+        return [_notable(*one) for one in islice(noted, most)]
 
     def trusted(self) -> tuple[TrustedFacts, ...]:
         """Return what was given back or began at zero on the word of each client, most first."""
@@ -225,7 +240,7 @@ class History:
     def _note(self, sort: str, event: Event, at: Names, charge: Charge, said: Said) -> None:
         self.counts[sort].update(at.on.charged)
         self._totals[sort] += 1
-        self._latest[sort].append(partial(_notable, event, at, charge, said))
+        self._latest[sort].append(Noted(event, at, charge, said))
 
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]

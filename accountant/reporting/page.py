@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from functools import lru_cache, partial
+from decimal import Decimal
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,13 +12,13 @@ from accountant.budget.state import ALL
 from accountant.config import shipped
 from accountant.privacy.units import INFINITE
 from accountant.reporting.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, chart
+from accountant.reporting.numbers import down, one_in, percent, places, up
 from accountant.reporting.safely import visible
 from accountant.reporting.schema import DatasetFacts, Lifetime, Place, Report, Split, Standing
 from accountant.reporting.verdict import exceeded, in_words, lost
 
 BAR: Final = 160
 """Pixels of a bar that shows a whole limit."""
-NO_BOUND: Final = "no bound"
 
 
 class Section(NamedTuple):
@@ -53,8 +53,8 @@ def _environment() -> Environment:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.filters.update(
-        up=partial(_rounded, rounding=ROUND_CEILING),
-        down=partial(_rounded, rounding=ROUND_FLOOR),
+        up=up,
+        down=down,
         one_in=one_in,
         minute=lambda time: time[:16].replace("T", " "),
         second=lambda time: time[:19].replace("T", " "),
@@ -118,33 +118,3 @@ def bar(place: Place, limit: str) -> tuple[float, float, bool, str]:
     over = place.status in ("over", "over_if_reservations_run")
     label = f"{place.spent} of {limit} spent, {place.reserved} reserved, {place.remaining} left"
     return round(float(spent) * BAR, 1), round(float(held - spent) * BAR, 1), over, label
-
-
-def places(limit: str) -> int:
-    """Return how many decimals to print beside a limit, so that small ones are not rounded away."""
-    return min(9, max(3, 3 - Decimal(limit).adjusted()))
-
-
-def _rounded(amount: str, digits: int | None = None, *, rounding: str) -> str:
-    """Return an amount for print, rounded to ``digits`` decimals, or in full."""
-    if amount == INFINITE:
-        return NO_BOUND
-    if digits is None:
-        return amount
-    return format(Decimal(amount).quantize(Decimal(1).scaleb(-digits), rounding), "f")
-
-
-def one_in(delta: str) -> str:
-    """Return a delta with its odds: "1 in 1,000,000"."""
-    if delta == INFINITE:
-        return NO_BOUND
-    value = Decimal(delta)
-    return f"{delta} (1 in {int(1 / value):,})" if value else "0"
-
-
-def percent(place: Place, limit: str) -> str:
-    """Return the spent and reserved share of the limit, rounded up."""
-    if (held := place.together) == INFINITE:
-        return NO_BOUND
-    share = Decimal(held) / Decimal(limit) * 100
-    return f"{share.quantize(Decimal(1), ROUND_CEILING):,} %"

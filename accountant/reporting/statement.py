@@ -171,7 +171,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
             show(epoch.capacity.own_delta, Currency.DELTA),
         ),
         window=rule.span,
-        period=_period(state, epoch),
+        period=period(state, epoch),
         unlocked=_unlocked(state, counted),
         epoch=epoch.number,
         counted_from=rfc3339(epoch.since),
@@ -184,9 +184,10 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     )
 
 
-def _period(state: State, epoch: Epoch) -> PeriodFacts | msgspec.UnsetType:
-    period = epoch.window.period(max(state.time, state.now)) if epoch.window else None
-    return msgspec.UNSET if period is None else PeriodFacts(*map(rfc3339, period))
+def period(state: State, epoch: Epoch) -> PeriodFacts | msgspec.UnsetType:
+    """Return the period of the calendar that a limit counts in now."""
+    found = epoch.window.period(max(state.time, state.now)) if epoch.window else None
+    return msgspec.UNSET if found is None else PeriodFacts(*map(rfc3339, found))
 
 
 def _unlocked(state: State, counted: Counted) -> str | msgspec.UnsetType:

@@ -1,0 +1,5 @@
+"""The officer's pages: server-rendered, for people who signed in.
+
+``facts/`` says what a page shows, as functions of a ledger that was followed; ``pages/`` answers
+requests; ``rendering.py`` turns facts into HTML by the templates.
+"""

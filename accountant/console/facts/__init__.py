@@ -1,0 +1,1 @@
+"""What each page shows: functions of a ledger that was followed. They decide nothing."""

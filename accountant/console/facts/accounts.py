@@ -1,0 +1,141 @@
+"""The accounts of a ledger, each by its tightest limit: what is left, how fast it goes."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+from msgspec import Struct
+
+from accountant.budget.commands import (
+    AskGrant,
+    OpenSparseVector,
+    RecordInvocations,
+    command_from_json,
+)
+from accountant.budget.errors import Problem
+from accountant.budget.evaluate import how_many
+from accountant.budget.request import prepare
+from accountant.budget.state import ALL, Counted, State
+from accountant.console.facts.pace import Forecast, Use, forecast
+from accountant.privacy.units import Currency, show
+from accountant.reporting.activity import Activity, Usual
+from accountant.reporting.desk import Page
+from accountant.reporting.schema import STATUSES, Status
+from accountant.reporting.statement import Balance, balances, period, scopes
+
+NO_LIMIT: Final = "no_limit"
+
+
+class UsualFacts(Struct, frozen=True):
+    """A usual request, the median of the latest. ``more``: how many like it would be granted."""
+
+    epsilon: str
+    more: int
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A dataset, or all of them together ("*"), by the limit that is nearest to its end. Without
+    any limit the amounts are None.
+    """
+
+    population: str
+    dataset: str
+    status: Status | str
+    rule: str = ""
+    limit: str | None = None
+    total: Balance | None = None
+    window: str | None = None
+    """In words, if it counts within a window, or refreshes."""
+    forecast: Forecast | None = None
+    usual: UsualFacts | None = None
+
+    @property
+    def gravity(self) -> tuple[int, Decimal, str]:
+        """Worst first."""
+        if self.total is None or self.limit is None:
+            return -len(STATUSES), Decimal(0), self.dataset
+        left = Decimal(self.total.remaining) / max(Decimal(self.limit), Decimal("1e-30"))
+        return -STATUSES.index(self.total.status), left, self.dataset
+
+
+def rows(page: Page) -> list[Row]:
+    """Return a row for each dataset, and for all together where a limit is; worst first."""
+    state = page.followed.state
+    if state.population is None:
+        return []
+    tightest: dict[str, tuple[Counted, Balance]] = {}
+    for counted in scopes(state):
+        name = counted.key.dataset
+        if counted.rule.divides or counted.rule.subjects is not None:
+            continue
+        [total] = balances(state, counted, None)
+        kept = tightest.get(name)
+        if kept is None or _gravity(counted, total) > _gravity(*kept):
+            tightest[name] = counted, total
+    names = [*sorted(state.datasets), *([ALL] if ALL in tightest else [])]
+    found = [_row(page, name, tightest.get(name)) for name in names]
+    return sorted(found, key=lambda row: row.gravity)
+
+
+def _gravity(counted: Counted, total: Balance) -> tuple[int, bool, bool, Decimal]:
+    left = Decimal(total.remaining) / max(counted.rule.limit.epsilon, Decimal("1e-30"))
+    whole, blocks = counted.rule.span is None, counted.rule.action == "block"
+    return STATUSES.index(total.status), whole, blocks, -left
+
+
+def _row(page: Page, name: str, found: tuple[Counted, Balance] | None) -> Row:
+    state = page.followed.state
+    if found is None:
+        return Row(population=state.ledger, dataset=name, status=NO_LIMIT)
+    counted, total = found
+    return Row(
+        population=state.ledger,
+        dataset=name,
+        status=total.status,
+        rule=counted.rule.id,
+        limit=f"{counted.rule.limit.epsilon:f}",
+        total=total,
+        window=counted.epoch.window.words if counted.epoch.window else None,
+        forecast=forecast_of(page, counted, total),
+        usual=usual(state, page.followed.activity, name, page.now),
+    )
+
+
+def forecast_of(page: Page, counted: Counted, total: Balance) -> Forecast:
+    """Return how fast a limit is being used."""
+    key, span = counted.key, period(page.followed.state, counted.epoch) or None
+    use = Use(
+        epoch=key.epoch,
+        period=span,
+        rolling=counted.rule.span is not None and span is None,
+        spent=total.spent,
+        left=total.remaining,
+    )
+    return forecast(page.followed.burndowns.points(key.rule, key.dataset), use, page.now)
+
+
+def usual(state: State, activity: Activity, dataset: str, now: int) -> UsualFacts | None:
+    """Return what a usual request costs, and how many more of it would be granted to its client at
+    stamp ``now``; None if there were none, or it could no longer be asked.
+    """
+    found, policy = activity.usual(dataset), state.adopted
+    if found is None or policy is None or all(r.action != "block" for r in policy.policy.limits):
+        return None
+    try:
+        request = prepare(state, found.client, _asked(found), now)
+        more = how_many(state, request)
+    except Problem:
+        return None
+    return UsualFacts(show(found.epsilon, Currency.EPSILON), more)
+
+
+def _asked(found: Usual) -> AskGrant | OpenSparseVector:
+    """Return the request; for what was recorded, one for the same."""
+    command = dict(found.command)
+    if command["type"] == RecordInvocations.command:
+        command["type"] = AskGrant.command
+        command.pop("ran_at", None)
+    asked = command_from_json(command)
+    assert isinstance(asked, AskGrant | OpenSparseVector)  # noqa: S101 nothing else is remembered
+    return asked

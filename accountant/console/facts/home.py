@@ -1,0 +1,199 @@
+"""What needs somebody, what runs out first, and whether all is in order: of one population."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from accountant.budget.decide.approving import asking, looked_at
+from accountant.budget.decide.proposing import why
+from accountant.budget.errors import Problem
+from accountant.budget.facts import SECOND
+from accountant.console.facts.accounts import Row, rows
+from accountant.console.facts.proposed import question
+from accountant.ledger.events import microseconds, rfc3339
+from accountant.privacy.units import INFINITE, Currency
+from accountant.reporting.activity import DAY, Ending
+from accountant.reporting.custody import LedgerFacts
+from accountant.reporting.desk import Page
+from accountant.reporting.numbers import lasted, minute, up
+from accountant.reporting.schema import NotableFacts
+from accountant.reporting.verdict import doubts, in_words
+from accountant.reporting.words import shortened
+
+WEEK: Final = 7
+"""Days, of UTC, today included."""
+MOST: Final = 20
+"""Needs of one sort that are listed singly; the others are counted."""
+Kind = Literal["alarm", "over", "proposal", "request", "finding"]
+KINDS: Final[tuple[Kind, ...]] = ("alarm", "over", "proposal", "request", "finding")
+"""In the order in which they are listed."""
+
+
+class Need(Struct, frozen=True):
+    """Something that a person has to look at: a sentence, what follows from it, and where to go,
+    an address below the population's.
+    """
+
+    kind: Kind
+    what: str
+    meta: str
+    place: str
+    action: str
+
+
+class Week(Struct, frozen=True):
+    """How many requests ended how in the last seven days, and in the seven before."""
+
+    this: dict[Ending, int]
+    last: dict[Ending, int]
+
+
+class Held(Struct, frozen=True):
+    """Open grants, and since when the oldest is."""
+
+    grants: int
+    oldest: str | None
+
+
+class HomeFacts(Struct, frozen=True):
+    """One population."""
+
+    name: str
+    unit: str
+    needs: tuple[Need, ...]
+    accounts: tuple[Row, ...]
+    week: Week
+    held: Held
+    waiting: int
+    ledger: LedgerFacts
+
+
+def home(page: Page) -> HomeFacts:
+    """Return what the first page shows of a population."""
+    state, found = page.followed.state, tuple(rows(page))
+    facts = page.followed.custody.facts(state)
+    today = page.now // DAY
+    activity, opened = page.followed.activity, [g.opened for g in state.open.values()]
+    return HomeFacts(
+        name=state.ledger,
+        unit=state.people().called() if state.population else "one person",
+        needs=tuple(needs(page, found, facts)),
+        accounts=found,
+        week=Week(
+            dict(activity.within(today - WEEK + 1, today)),
+            dict(activity.within(today - 2 * WEEK + 1, today - WEEK)),
+        ),
+        held=Held(len(opened), rfc3339(min(opened)) if opened else None),
+        waiting=len(state.waiting.requests),
+        ledger=facts,
+    )
+
+
+def needs(page: Page, accounts: tuple[Row, ...], ledger: LedgerFacts) -> list[Need]:
+    """Return what a person has to look at, the gravest first."""
+    found = [
+        Need("alarm", headline, text, "evidence", "See why")
+        for headline, text in doubts(ledger).items()
+    ]
+    return [*found, *_over(accounts), *_proposals(page), *_requests(page), *_findings(page)]
+
+
+def _over(accounts: tuple[Row, ...]) -> list[Need]:
+    found = []
+    for row in accounts:
+        if row.status != "over" or row.total is None or row.forecast is None:
+            continue
+        name, spent = in_words(row.dataset), up(row.total.spent, 3)
+        since = row.forecast.over_since
+        holds = up(row.total.sum_of_epsilons, 3)
+        promise = "nothing is promised" if INFINITE in holds else f"that of {holds} does"
+        text = f"The promise of rule {row.rule} no longer holds; {promise}."
+        if since:
+            text = f"Over since {minute(since)}. {text}"
+        what = f"{name} is over its limit: {spent} spent, {row.limit} allowed."
+        found.append(Need("over", what, text, f"accounts/{row.dataset}", "See what ran"))
+    return found[:MOST]
+
+
+def _proposals(page: Page) -> list[Need]:
+    found = []
+    for one in sorted(page.followed.state.proposals.values(), key=lambda one: one.expires):
+        if one.is_open(page.now):
+            since, until = minute(rfc3339(one.time)), minute(rfc3339(one.expires))
+            said = f"From {one.by}, {since}. It takes a second person: {why(one.effect)}."
+            text = f"{shortened(said, 400)} Lapses on {until}."
+            what = question(one.command)
+            found.append(Need("proposal", what, text, f"proposals/{one.sequence}", "Decide"))
+    return found[:MOST]
+
+
+def _requests(page: Page) -> list[Need]:
+    found: list[Need] = []
+    state = page.followed.state
+    for one in state.waiting.in_order():
+        if len(found) == MOST:
+            break
+        try:
+            request, judged = looked_at(state, one, page.now)
+        except Problem:  # its terms have changed: it can only time out
+            continue
+        if one.due(page.now) or not (rules := asking(judged)):
+            continue
+        asks = page.texts.open(one.sequence, one.document)
+        epsilon = up(request.total.amount(Currency.EPSILON), 3)
+        named = ", ".join(one.on.named)
+        purpose = f", for {shortened(asks['purpose'], 80)}" if asks.get("purpose") else ""
+        what = f"{one.by} asks for {epsilon} on {named}{purpose}."
+        text = f"Rule {' and '.join(rules)} leaves it to a person."
+        text += f" Lapses on {minute(rfc3339(one.expires))}."
+        found.append(Need("request", what, text, f"requests/{one.id}", "Decide"))
+    return found
+
+
+def _findings(page: Page) -> list[Need]:
+    """Return what the last seven days brought, by client: each as one finding."""
+    since, history = page.now - WEEK * DAY, page.followed.history
+    found = []
+    for sort, (one, several, meaning) in _SORTS.items():
+        by_client: defaultdict[str, list[NotableFacts]] = defaultdict(list)
+        for event in history.latest(sort, since, MOST * 5):
+            by_client[event.client].append(event)
+        for client, events in by_client.items():
+            last, times = events[0], one if len(events) == 1 else several.format(len(events))
+            what = f"{client} {times}, last on {last.dataset or 'no dataset'}."
+            age = lasted((page.now - microseconds(last.time)) / SECOND)
+            text = f"{meaning} Event {last.sequence}, {age} ago: {shortened(last.text, 200)}"
+            found.append(Need("finding", what, text, f"ledger/{last.sequence}", "Read"))
+    return found[:MOST]
+
+
+_SORTS: Final = {
+    "overrun": (
+        "ran a request over a limit",
+        "ran {:,} requests over a limit",
+        "It ran without a grant, or by more than was granted.",
+    ),
+    "understated": (
+        "claimed too little in a request",
+        "claimed too little in {:,} requests",
+        "The claim was below what its mechanism costs.",
+    ),
+    "unverifiable": (
+        "made a claim that nothing verifies",
+        "made {:,} claims that nothing verifies",
+        "What it costs rests on the client's word.",
+    ),
+    "expired": (
+        "never reported on a grant",
+        "never reported on {:,} grants",
+        "What expires is charged in full.",
+    ),
+}
+
+
+def tally(needs: list[Need]) -> Counter[Kind]:
+    """Return how many needs of each kind there are."""
+    return Counter(one.kind for one in needs)

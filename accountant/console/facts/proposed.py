@@ -1,0 +1,45 @@
+"""Changes that wait for a second person, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Command = Mapping[str, Any]
+
+
+def _policy(command: Command) -> str:
+    return f"Adopt the policy {command['policy']['policy']}?"
+
+
+def _dataset(command: Command) -> str:
+    return f"Register the dataset {command['id']} anew, or a second time?"
+
+
+def _extended(command: Command) -> str:
+    return f"Add {' and '.join(sorted(command['dimensions']))} whose members owe nothing so far?"
+
+
+def _returned(command: Command) -> str:
+    return f"Give back what grant {command['grant']} did not use?"
+
+
+_QUESTIONS: Final[dict[str, Callable[[Command], str]]] = {
+    "adopt_policy": _policy,
+    "register_dataset": _dataset,
+    "register_population": lambda command: "Change the population?",
+    "append_values": lambda command: "Add values whose members owe nothing so far?",
+    "extend_population": _extended,
+    "commit_grant": _returned,
+    "release_grant": _returned,
+    "close_sparse_vector": _returned,
+    "recover": lambda command: "Recover the ledger under another name?",
+    "accept_time": lambda command: "Accept the clock of the service?",
+    "create_key": lambda command: f"Make a key of the role {command['role']}, {command['name']}?",
+}
+
+
+def question(command: Command) -> str:
+    """Return what a second person is asked to decide, of the command that was proposed."""
+    ask = _QUESTIONS.get(command["type"])
+    return f"{command['type'].replace('_', ' ').capitalize()}?" if ask is None else ask(command)

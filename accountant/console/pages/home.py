@@ -1,0 +1,183 @@
+"""Home: what needs somebody, what runs out first, whether all is in order; over all populations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from msgspec import Struct
+
+from accountant.console.facts.accounts import Row
+from accountant.console.facts.home import KINDS, HomeFacts, Need
+from accountant.ledger.events import microseconds
+from accountant.reporting.custody import LedgerFacts
+from accountant.reporting.desk import Behind
+from accountant.reporting.numbers import counted, lasted
+
+MOST_ROWS: Final = 100
+"""Accounts that Home lists; the pages of the populations have all."""
+_SECOND: Final = 1_000_000
+
+
+class Unread(Struct, frozen=True):
+    """A ledger that could not be read, and why."""
+
+    name: str
+    reason: str
+
+
+class Reading(Struct, frozen=True):
+    """A ledger that is being read."""
+
+    name: str
+    read: int
+    size: int
+
+
+class Order(Struct, frozen=True):
+    """Whether a ledger is in order, in words."""
+
+    name: str
+    tone: str
+    said: str
+    text: str
+    witnesses: str
+    held: str
+
+
+def told(found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int) -> dict[str, Any]:
+    """Return what the template of Home says of each population's facts."""
+    facts = [one for _, one in found if isinstance(one, HomeFacts)]
+    needs = [(one.name, need) for one in facts for need in one.needs]
+    needs.sort(key=lambda pair: KINDS.index(pair[1].kind))
+    accounts = sorted((row for one in facts for row in one.accounts), key=lambda row: row.gravity)
+    return {
+        "headline": headline([need for _, need in needs]),
+        "lede": lede([need for _, need in needs], accounts),
+        "needs": needs,
+        "behind": [Reading(n, *one) for n, one in found if isinstance(one, Behind)],
+        "unread": [one for _, one in found if isinstance(one, Unread)],
+        "accounts": accounts[:MOST_ROWS],
+        "more_accounts": max(0, len(accounts) - MOST_ROWS),
+        "populations": [one.name for one in facts],
+        "several": len(found) > 1,
+        "unit": facts[0].unit if len(facts) == 1 else "one person",
+        "largest": _largest(accounts),
+        "week": _week(facts),
+        "order": [order(one, now) for one in facts],
+    }
+
+
+def headline(needs: Sequence[Need]) -> str:
+    """Return the sentence that could be the whole page."""
+    if not needs:
+        return "Nothing needs you"
+    n = len(needs)
+    number = _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}"
+    return f"{number} {'matter needs' if n == 1 else 'matters need'} you"
+
+
+def lede(needs: Sequence[Need], accounts: Sequence[Row]) -> str:
+    """Return the second sentence: what the matters are, or how the accounts are."""
+    counts = Counter(one.kind for one in needs)
+    parts = [_PARTS[kind](counts[kind]) for kind in KINDS if counts[kind]]
+    if parts:
+        text = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+        return text[0].upper() + text[1:] + "."
+    near = sum(row.status in ("near", "used_up") for row in accounts)
+    if not accounts:
+        return "No dataset has a limit yet."
+    if near:
+        are = "account is" if near == 1 else "accounts are"
+        return f"{near} {are} near or at the limit; nothing is over, and nobody waits."
+    return "All accounts are within their limits, and nobody waits for a decision."
+
+
+def order(one: HomeFacts, now: int) -> Order:
+    """Return whether a ledger is in order."""
+    facts = one.ledger
+    tone, said = _said(facts)
+    held = "none"
+    if one.held.oldest is not None:
+        age = lasted((now - microseconds(one.held.oldest)) / _SECOND)
+        held = f"{counted(one.held.grants, 'grant')}, the oldest since {age}"
+    return Order(one.name, tone, said, _text(facts), _witnesses(facts), held)
+
+
+def _said(facts: LedgerFacts) -> tuple[str, str]:
+    if facts.broken_at is not None:
+        return "over", f"Event {facts.broken_at} was changed"
+    if facts.alarm is not None:
+        return "over", "A witness contradicts this ledger"
+    if facts.checkpoint is None:
+        return "near", "No checkpoint is published yet"
+    if not facts.checkpoint.continued:
+        return "over", "Not the ledger that was published"
+    return "within", "Read again, and nothing was changed"
+
+
+def _text(facts: LedgerFacts) -> str:
+    events = counted(facts.events, "event")
+    if facts.checkpoint is None:
+        return (
+            f"The hash of each of {events} is that of its bytes. Nobody outside can check it yet."
+        )
+    newer = facts.events - facts.checkpoint.size
+    text = (
+        f"The first {counted(facts.checkpoint.size, 'event')} are those of the last published "
+        "checkpoint, by their hashes."
+    )
+    if newer > 0:
+        waits = "waits" if newer == 1 else "wait"
+        text += f" {counted(newer, 'newer event')} {waits} for the next one."
+    return text + " Decisions and totals are checked by whoever verifies the auditor’s bundle."
+
+
+def _witnesses(facts: LedgerFacts) -> str:
+    checkpoint = facts.checkpoint
+    if checkpoint is None or not checkpoint.witnesses:
+        return "none: nobody else keeps a copy of the checkpoints"
+    return (
+        f"{checkpoint.cosigned} of {checkpoint.witnesses} have confirmed the last checkpoint, "
+        f"{checkpoint.required} had to"
+    )
+
+
+def _week(facts: Iterable[HomeFacts]) -> list[tuple[str, bool, int, int]]:
+    this, last = Counter[str](), Counter[str]()
+    for one in facts:
+        this.update(one.week.this)
+        last.update(one.week.last)
+
+    def row(name: str, *endings: str, sub: bool = False) -> tuple[str, bool, int, int]:
+        return name, sub, sum(this[e] for e in endings), sum(last[e] for e in endings)
+
+    return [
+        row("Requests", "admitted", "refused", "waiting", "recorded"),
+        row("Let through", "admitted"),
+        row("Recorded after they ran", "recorded"),
+        row("of both, flagged", "flagged", sub=True),
+        row("Refused", "refused"),
+        row("Began to wait", "waiting"),
+        row("Grants that expired", "expired"),
+    ]
+
+
+def _largest(accounts: Sequence[Row]) -> str | None:
+    limits = [row.limit for row in accounts if row.limit is not None]
+    return max(limits, key=Decimal, default=None)
+
+
+_NUMBERS: Final = (
+    *("No", "One", "Two", "Three", "Four", "Five", "Six"),
+    *("Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"),
+)
+_PARTS: Final = {
+    "alarm": lambda n: f"{counted(n, 'alarm')} about the ledger itself",
+    "over": lambda n: f"{n} {'account is over its' if n == 1 else 'accounts are over their'} limit",
+    "proposal": lambda n: f"{n} {'proposal waits' if n == 1 else 'proposals wait'}",
+    "request": lambda n: f"{n} {'request waits' if n == 1 else 'requests wait'} for a decision",
+    "finding": lambda n: f"{n} {'finding is' if n == 1 else 'findings are'} new",
+}

@@ -1,0 +1,120 @@
+"""HTML from facts, by the templates. Nothing is loaded from anywhere but this service."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from msgspec import Struct
+
+from accountant import __version__
+from accountant.ledger.events import rfc3339
+from accountant.reporting import numbers
+from accountant.reporting.safely import visible
+from accountant.reporting.verdict import in_words
+
+_HERE: Final = Path(__file__).resolve().parent
+STATIC: Final = _HERE / "static"
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""No script or style in a page runs, only the files of this service; no other page frames it."""
+
+MEDIA: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+
+
+class Frame(Struct, frozen=True):
+    """What surrounds a page: who reads it, of which population, when, and which entry of the
+    navigation it belongs to. ``csrf`` goes into every form.
+    """
+
+    reader: str
+    role: str
+    csrf: str
+    here: str
+    population: str | None
+    populations: tuple[str, ...]
+    now: int
+    fresh: bool = False
+    """The page asks for itself again while it is looked at."""
+
+    @property
+    def decides(self) -> bool:
+        """Return whether the reader may confirm, decline and approve."""
+        return self.role in ("admin", "officer")
+
+    @property
+    def time(self) -> str:
+        """The present stamp, RFC 3339."""
+        return rfc3339(self.now)
+
+
+def page(template: str, frame: Frame | None, status: int = 200, **facts: Any) -> HTMLResponse:
+    """Return a page. ``frame`` is None for whoever has not signed in."""
+    text = environment().get_template(template).render(frame=frame, **facts)
+    return HTMLResponse(text, status, HEADERS)
+
+
+def static(name: str) -> Response | None:
+    """Return a file of the console by its name, or None. A browser may keep it: its name in a page
+    has its digest.
+    """
+    path = STATIC / name
+    if name not in _digests():
+        return None
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    headers["X-Content-Type-Options"] = "nosniff"
+    return Response(path.read_bytes(), media_type=MEDIA[path.suffix], headers=headers)
+
+
+@lru_cache(maxsize=1)
+def _digests() -> dict[str, str]:
+    files = (path for path in sorted(STATIC.iterdir()) if path.suffix in MEDIA)
+    return {path.name: sha256(path.read_bytes()).hexdigest()[:12] for path in files}
+
+
+def asset(name: str) -> str:
+    """Return the address of a file of the console."""
+    return f"/console/static/{name}?{_digests()[name]}"
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Return the templates: all is escaped, what is missing is an error."""
+    found = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    found.filters.update(
+        up=numbers.up,
+        down=numbers.down,
+        one_in=numbers.one_in,
+        even_chance=numbers.even_chance,
+        day=numbers.day,
+        minute=numbers.minute,
+        lasted=numbers.lasted,
+        named=in_words,
+    )
+    found.globals.update(
+        asset=asset,
+        percent_of=numbers.percent_of,
+        places=numbers.places,
+        counted=numbers.counted,
+        version=__version__,
+    )
+    return found
