@@ -28,7 +28,9 @@ NO_LIMIT: Final = "no_limit"
 
 
 class UsualFacts(Struct, frozen=True):
-    """A usual request, the median of the latest. ``more``: how many like it would be granted."""
+    """A usual request, the median of the latest. ``more``: how many like it, on everyone, would be
+    granted.
+    """
 
     epsilon: str
     more: int
@@ -131,8 +133,8 @@ def usual(state: State, activity: Activity, dataset: str, now: int) -> UsualFact
 
 
 def _asked(found: Usual) -> AskGrant | OpenSparseVector:
-    """Return the request; for what was recorded, one for the same."""
-    command = dict(found.command)
+    """Return the request, on everyone; for what was recorded, one for the same."""
+    command = {name: value for name, value in found.command.items() if name != "subjects"}
     if command["type"] == RecordInvocations.command:
         command["type"] = AskGrant.command
         command.pop("ran_at", None)

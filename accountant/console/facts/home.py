@@ -11,6 +11,7 @@ from accountant.budget.decide.approving import asking, looked_at
 from accountant.budget.decide.proposing import why
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
+from accountant.budget.state import ALL
 from accountant.console.facts.accounts import Row, rows
 from accountant.console.facts.proposed import question
 from accountant.ledger.events import microseconds, rfc3339
@@ -98,10 +99,13 @@ def needs(page: Page, accounts: tuple[Row, ...], ledger: LedgerFacts) -> list[Ne
         Need("alarm", headline, text, "evidence", "See why")
         for headline, text in doubts(ledger).items()
     ]
-    return [*found, *_over(accounts), *_proposals(page), *_requests(page), *_findings(page)]
+    over = _over(page, accounts)
+    return [*found, *over, *_proposals(page), *_requests(page), *_findings(page)]
 
 
-def _over(accounts: tuple[Row, ...]) -> list[Need]:
+def _over(page: Page, accounts: tuple[Row, ...]) -> list[Need]:
+    """Return the accounts that are over their limits, each with the last request that ran over."""
+    ran = page.followed.history.latest("overrun", 0, MOST * 5)
     found = []
     for row in accounts:
         if row.status != "over" or row.total is None or row.forecast is None:
@@ -113,6 +117,10 @@ def _over(accounts: tuple[Row, ...]) -> list[Need]:
         text = f"The promise of rule {row.rule} no longer holds; {promise}."
         if since:
             text = f"Over since {minute(since)}. {text}"
+        if last := next((one for one in ran if row.dataset in (ALL, one.dataset)), None):
+            text = (
+                f"{last.client} ran {up(last.epsilon, 3)} over it (event {last.sequence}). {text}"
+            )
         what = f"{name} is over its limit: {spent} spent, {row.limit} allowed."
         found.append(Need("over", what, text, f"accounts/{row.dataset}", "See what ran"))
     return found[:MOST]
@@ -165,17 +173,12 @@ def _findings(page: Page) -> list[Need]:
             last, times = events[0], one if len(events) == 1 else several.format(len(events))
             what = f"{client} {times}, last on {last.dataset or 'no dataset'}."
             age = lasted((page.now - microseconds(last.time)) / SECOND)
-            text = f"{meaning} Event {last.sequence}, {age} ago: {shortened(last.text, 200)}"
+            text = f"Event {last.sequence}, {age} ago: {up(last.epsilon, 3)} epsilon. {meaning}"
             found.append(Need("finding", what, text, f"ledger/{last.sequence}", "Read"))
     return found[:MOST]
 
 
 _SORTS: Final = {
-    "overrun": (
-        "ran a request over a limit",
-        "ran {:,} requests over a limit",
-        "It ran without a grant, or by more than was granted.",
-    ),
     "understated": (
         "claimed too little in a request",
         "claimed too little in {:,} requests",
