@@ -15,9 +15,12 @@ import structlog
 from effort import examples
 from hypothesis import HealthCheck, settings
 from places import Hosted
+from report_desk import Desk
 from support import OPENED, Clock, World, migrate
 
+from accountant.publishing.publisher import Publisher
 from accountant.store.migrate import migrate as apply_migrations
+from accountant.store.vault import Vault
 from bench.postgres import Server, server
 
 settings.register_profile(
@@ -59,6 +62,20 @@ def database(empty_database: Path, tmp_path: Path) -> str:
     path = tmp_path / "accountant.db"
     shutil.copy(empty_database, path)
     return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def desk(database: str) -> Iterator[Desk]:
+    """A desk on a fresh database."""
+    made = Desk(database)
+    yield made
+    made.ledgers.close()
+
+
+@pytest.fixture
+def publisher(desk: Desk, tmp_path: Path) -> Publisher:
+    """Who signs for the desk's ledger."""
+    return Publisher(desk.service, Vault(tmp_path), "example.org")
 
 
 @pytest.fixture(scope="session")
