@@ -13,7 +13,7 @@ from accountant.store.ledgers import sqlite_path
 from accountant.store.sqlite import file_lock
 from bench.postgres import Server
 
-# Of the ledgers: addresses of callbacks come and go.
+# Of the ledgers: addresses of callbacks and sessions come and go.
 TABLES = ("checkpoint", "cosignature", "data_use", "event", "ledger_head", "node", "text")
 
 

@@ -458,6 +458,7 @@ class Served:
     ) -> None:
         from accountant.api.app import create_app  # noqa: PLC0415 (pure tests do without a door)
         from accountant.api.hot import Hot  # noqa: PLC0415
+        from accountant.console.app import add_console  # noqa: PLC0415
         from accountant.door.access_log import AccessLog  # noqa: PLC0415
         from accountant.door.asgi import Requests  # noqa: PLC0415
         from accountant.door.keys import Attempts  # noqa: PLC0415
@@ -470,6 +471,7 @@ class Served:
 
         publisher = publisher or Publisher(service, Vault(settings.home), settings.origin)
         app = create_app(service, settings, publisher)
+        add_console(app, service, settings)
         take = Hot(service).take if hot else lambda *_: False
         listening = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = listening.getsockname()[1]

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound, Problem, Unavailable
 from accountant.budget.malformed import in_one_line, reasons
-from accountant.door.messages import problem
+from accountant.door.messages import problem, shown
 from accountant.store.ledgers import StoreError
 
 _STATUS: Final[dict[type[Problem], int]] = {
@@ -62,7 +62,7 @@ def install(app: Starlette) -> None:
     """Answer foreseen errors with a problem. The door answers all others."""
 
     async def foreseen(request: Request, error: Exception) -> JSONResponse:
-        return cast(JSONResponse, answer_to(error, request.url.path))
+        return cast(JSONResponse, answer_to(error, shown(request.url.path)))
 
     for kind in (Problem, StoreError, ValidationError, HTTPException):
         app.add_exception_handler(kind, foreseen)

@@ -1,1 +1,1 @@
-"""API keys and roles."""
+"""Who may come in: API keys for programs; one-time links, sessions and roles for people."""

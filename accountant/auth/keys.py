@@ -1,4 +1,5 @@
-"""API keys, as events of a ledger of their own, ``_service``. Only digests of keys are stored.
+"""API keys, as events of a ledger of their own, ``_service``, whose fold is ``ring.py``. Only
+digests of keys are stored.
 
 Once two keys of administrators or officers were made, a further one is only proposed: it is valid
 when another person has confirmed it (budget/decide/proposing.py).
@@ -9,51 +10,47 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
-from accountant.budget.commands import DAY, PROPOSAL_DAYS, Confirmation, KeyMade, Role
+from accountant.auth.ring import (
+    CREATED,
+    DECLINED,
+    LEDGER,
+    PROPOSED,
+    REVOKED,
+    Key,
+    KeyRing,
+)
+from accountant.budget.commands import Confirmation, Role
 from accountant.budget.decide.proposing import CONFIRMS, check_digest, check_open, check_other
-from accountant.budget.errors import Conflict, Invalid, NotFound
-from accountant.budget.facts import SECOND
-from accountant.budget.proposals import Proposal, Status, digest_of, in_order
+from accountant.budget.errors import Conflict, Invalid, NotFound, Problem
+from accountant.budget.proposals import Proposal, in_order
 from accountant.budget.sealing import SALT_BYTES, Opened
-from accountant.ledger.events import Entry, Event, rfc3339
+from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
-from accountant.store.ledgers import Ledgers, Text
+from accountant.store.ledgers import Ledgers, Text, Writing
 from accountant.store.projection import Projection
 
-LEDGER: Final = "_service"
-CREATED: Final = "key.created.v1"
-REVOKED: Final = "key.revoked.v1"
-PROPOSED: Final = "key.proposed.v1"
-DECLINED: Final = "key.declined.v1"
+__all__ = ["LEDGER", "PREFIX", "Credentials", "Key", "key_digest", "new_secret"]
+
 PREFIX: Final = "acct_"
 _FREE: Final = 2
 """Keys that may confirm which are made at once, so that there can be two people."""
 Written = tuple[str, dict[str, Any]]
 """The type and the body of an event."""
-CREATES: Final = "create_key"
-"""What the proposal of a key is called, as commands are."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The holder of an API key: the client's name in events, and its role; who made the key, all
-    that had a part in it, and when (microseconds since 1970).
-    """
-
-    name: str
-    role: Role
-    makers: tuple[str, ...] = ()
-    made: int = 0
-
-    def facts(self) -> KeyMade:
-        """Return what a confirmation records of the key."""
-        return KeyMade(role=self.role, by=list(self.makers), time=rfc3339(self.made))
+def check_name(name: str) -> None:
+    """Raise Invalid for what cannot be a name in events."""
+    if not _NAME.fullmatch(name):
+        raise Invalid(
+            "malformed-key-name",
+            "a name has 1 to 64 letters, digits, dots, dashes, underscores or @, and begins with a "
+            "letter or digit",
+        )
 
 
 def new_secret() -> str:
@@ -66,59 +63,18 @@ def key_digest(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-@dataclass(slots=True)
-class KeyRing:
-    """The valid keys by digest: the fold of the ``_service`` ledger."""
+def takes_two(ring: KeyRing, role: Role) -> bool:
+    """Return whether another person has to confirm a key or link of a role."""
+    return role in CONFIRMS and len(ring.custodians) >= _FREE
 
-    sequence: int = 0
-    time: int = 0
-    by_digest: dict[str, Key] = field(default_factory=dict)
-    custodians: set[str] = field(default_factory=set)
-    """The names of all keys that ever could confirm."""
-    by_name: dict[str, Key] = field(default_factory=dict)
-    """The last key of each name, also of those that were revoked: revoking hides no maker."""
-    proposals: dict[int, Proposal] = field(default_factory=dict)
-    asked: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """What each proposal would create, with the digest of the key."""
 
-    def follow(self, data: bytes) -> None:
-        """Fold in the bytes of the next event. Raise ValueError if they are not the next event."""
-        event = Event.from_bytes(data)
-        if event.sequence != self.sequence:
-            raise ValueError(f"{LEDGER}/{event.sequence} does not follow {self.sequence - 1}")
-        body, confirms = event.body, event.body.get("confirms")
-        if event.type == CREATED:
-            makers = (confirms["proposer"], event.by) if confirms else (event.by,)
-            made = Key(body["name"], body["role"], makers, event.time)
-            self.by_digest[body["digest"]] = self.by_name[body["name"]] = made
-            if body["role"] in CONFIRMS:
-                self.custodians.add(body["name"])
-        elif event.type == REVOKED:
-            self.by_digest = {d: k for d, k in self.by_digest.items() if k.name != body["name"]}
-        elif event.type == PROPOSED:
-            self.asked[event.sequence] = body
-            self.proposals[event.sequence] = Proposal(
-                sequence=event.sequence,
-                by=event.by,
-                time=event.time,
-                expires=event.time + PROPOSAL_DAYS * DAY * SECOND,
-                digest=digest_of(data),
-                command={"type": CREATES, "name": body["name"], "role": body["role"]},
-                effect={"key": [body["name"]], "role": body["role"]},
-            )
-        if confirms or event.type == DECLINED:
-            number = (confirms or body)["proposal"]
-            how: Status = "confirmed" if confirms else "declined"
-            self.proposals[number] = replace(
-                self.proposals[number], status=how, closed=event.sequence, closed_by=event.by
-            )
-        self.sequence, self.time = event.sequence + 1, event.time
-
-    def known(self, number: int) -> Proposal:
-        """Return a proposal. Raise NotFound."""
-        if number not in self.proposals:
-            raise NotFound("unknown-proposal", f"no key was proposed by event {number} of {LEDGER}")
-        return self.proposals[number]
+def check_nobodys(ring: KeyRing, name: str) -> None:
+    """Raise Conflict for the name of a person whom a provider signs in."""
+    if ring.is_persons(name):
+        raise Conflict(
+            "key-exists",
+            f"{name!r} is the name of a person whom the identity provider signs in: choose another",
+        )
 
 
 class Credentials:
@@ -136,37 +92,35 @@ class Credentials:
         """Create a key, or propose it, and return it; it cannot be read again. Raise Invalid for a
         malformed name, Conflict for one that is taken.
         """
-        if not _NAME.fullmatch(name):
-            raise Invalid(
-                "malformed-key-name",
-                "a key's name has 1 to 64 letters, digits, dots, dashes, underscores or @, and "
-                "begins with a letter or digit",
-            )
+        check_name(name)
         secret = new_secret()
         body = {"name": name, "role": role, "digest": key_digest(secret)}
 
         def made(ring: KeyRing, now: int) -> Written:
             if any(key.name == name for key in ring.by_digest.values()):
                 raise Conflict("key-exists", f"a key named {name!r} exists; revoke it first")
-            alone = role in CONFIRMS and len(ring.custodians) >= _FREE
-            return PROPOSED if alone else CREATED, body
+            check_nobodys(ring, name)
+            return PROPOSED if takes_two(ring, role) else CREATED, body
 
-        self._write(by, made)
+        self.record(by, made)
         return secret
 
     def revoke(self, name: str, by: str) -> None:
-        """Revoke a key. Raise NotFound."""
+        """Revoke a key, and end the links and sessions of its name. Raise NotFound."""
 
         def revoked(ring: KeyRing, now: int) -> Written:
-            if not any(key.name == name for key in ring.by_digest.values()):
-                raise NotFound("unknown-key", f"there is no valid key named {name!r}")
+            held = [*ring.by_digest.values(), *(one.key for one in ring.links.values())]
+            held += [one.key for one in ring.entered.values()]
+            if not any(key.name == name for key in held):
+                text = f"there is no valid key, and no link or session, of {name!r}"
+                raise NotFound("unknown-key", text)
             return REVOKED, {"name": name}
 
-        self._write(by, revoked)
+        self.record(by, revoked)
 
     def confirm(self, number: int, digest: str, by: str, key: Key | None = None) -> Event:
-        """Make the key that another person proposed, and return the event. ``key`` is that of
-        whoever confirms, if there is one. Raise Problem. Repeating it changes nothing.
+        """Make the key or link that another person proposed, and return the event. ``key`` is that
+        of whoever confirms, if there is one. Raise Problem. Repeating it changes nothing.
         """
 
         def confirmed(ring: KeyRing, now: int) -> Written | int:
@@ -175,16 +129,19 @@ class Credentials:
             if proposal.status == "confirmed" and proposal.closed_by == by and proposal.closed:
                 return proposal.closed
             check_open(proposal, now)
-            facts = key.facts() if key else None
-            check_other(proposal, by, facts, now)
-            made = ring.asked[number]
-            if any(one.name == made["name"] for one in ring.by_digest.values()):
+            before = ring.last_named(proposal.by, proposal.time)
+            facts = {"key": key, "proposed_with": before}
+            told = {name: one.facts() for name, one in facts.items() if one is not None}
+            check_other(proposal, by, told.get("key"), now, told.get("proposed_with"))
+            kind, made = ring.asked[number]
+            check_nobodys(ring, made["name"])
+            if kind == CREATED and any(k.name == made["name"] for k in ring.by_digest.values()):
                 raise Conflict("key-exists", f"a key named {made['name']!r} exists")
-            said = {"proposal": number, "digest": digest, "proposer": proposal.by, "key": facts}
+            said = {"proposal": number, "digest": digest, "proposer": proposal.by} | told
             confirms = Confirmation.model_validate(said).model_dump(exclude_none=True)
-            return CREATED, {**made, "confirms": confirms}
+            return kind, {**made, "confirms": confirms}
 
-        return self._write(by, confirmed)
+        return self.record(by, confirmed)
 
     def decline(self, number: int, by: str, reason: str) -> Event:
         """Decline a key that was proposed, or withdraw the proposal; the reason is kept beside the
@@ -196,27 +153,31 @@ class Credentials:
             check_open(ring.known(number), now)
             return DECLINED, {"proposal": number, "reason": {"sealed": text.digest}}
 
-        return self._write(by, declined, {"reason": text})
+        return self.record(by, declined, {"reason": text})
 
     def proposals(self) -> tuple[list[Proposal], int]:
         """Return the keys that were proposed, those that can be confirmed first, then the latest;
         and the present stamp.
         """
-        self.refresh()
-        ring = self._projection.state
-        now = max(self._clock(), ring.time)
+        ring, now = self.ring()
         return in_order(ring.proposals.values(), now), now
 
     def proposal(self, number: int) -> tuple[Proposal, int]:
         """Return a key that was proposed, and the present stamp. Raise NotFound."""
-        self.refresh()
-        ring = self._projection.state
-        return ring.known(number), max(self._clock(), ring.time)
+        ring, now = self.ring()
+        return ring.known(number), now
 
     def find(self, secret: str) -> Key | None:
         """Return the holder of a key."""
         self.refresh()
         return self.remembered(key_digest(secret))
+
+    def valid(self, digest: str) -> Key:
+        """Return the holder of the valid key of a digest. Raise Problem ("unauthenticated")."""
+        self.refresh()
+        if (key := self.remembered(digest)) is None:
+            raise Problem("unauthenticated", "the key is not valid, or was revoked")
+        return key
 
     def all(self) -> list[Key]:
         """Return the holders of all valid keys, by name."""
@@ -227,10 +188,10 @@ class Credentials:
         """Return the holder of that name, if there is a valid key of it."""
         return next((key for key in self.all() if key.name == name), None)
 
-    def last_named(self, name: str) -> Key | None:
-        """Return the holder of the last key of that name, which may have been revoked."""
+    def last_named(self, name: str, since: int | None = None) -> Key | None:
+        """Return the holder of the last key or link of that name (``KeyRing.last_named``)."""
         self.refresh()
-        return self._projection.state.by_name.get(name)
+        return self._projection.state.last_named(name, since)
 
     def remembered(self, digest: str) -> Key | None:
         """Return the holder of a key without reading the database."""
@@ -249,14 +210,26 @@ class Credentials:
                 head = self._ledgers.head(LEDGER)  # again: another thread may have read further
                 kept.follow(head, lambda first: self._ledgers.read(LEDGER, first))
 
-    def _write(
+    @property
+    def ledgers(self) -> Ledgers:
+        """The database."""
+        return self._ledgers
+
+    def ring(self) -> tuple[KeyRing, int]:
+        """Return the fold, up to date, and the present stamp."""
+        self.refresh()
+        ring = self._projection.state
+        return ring, max(self._clock(), ring.time)
+
+    def record(
         self,
         by: str,
         decide: Callable[[KeyRing, int], Written | int],
         texts: Mapping[str, Opened] = MappingProxyType({}),
+        beside: Callable[[Writing, Event], None] = lambda *_: None,
     ) -> Event:
-        """Append what is decided, with the texts by field, and return it; or the event of the past
-        that a number names.
+        """Append what is decided, with the texts by field and what is written ``beside`` it in the
+        same transaction, and return it; or the event of the past that a number names.
         """
         kept = self._projection
         with self._ledgers.writing(LEDGER) as writing, kept.lock:
@@ -267,7 +240,8 @@ class Credentials:
             if isinstance(written, int):
                 return Event.from_bytes(writing.read(LEDGER, written, 1)[0].body)
             event = Event(LEDGER, ring.sequence, written[0], now, by, written[1])
-            beside = [Text(event.sequence, name, *one) for name, one in texts.items()]
-            writing.append(LEDGER, [Entry.of(event)], beside)
+            opened = [Text(event.sequence, name, *one) for name, one in texts.items()]
+            writing.append(LEDGER, [Entry.of(event)], opened)
+            beside(writing, event)
             writing.commit()
         return event

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "policy": {"policy"},
     "proposing": {"confirm", "decline", "proposals"},
     "serving": {"keys", "migrate", "serve"},
+    "signing_in": {"signin-link"},
 }
 """The commands by the module that defines them."""
 _OPTIONS: Final = {"--home", "--database-url"}

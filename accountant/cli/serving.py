@@ -16,6 +16,7 @@ from accountant.budget.errors import Invalid
 from accountant.cli import common
 from accountant.config import logs
 from accountant.config.settings import Settings
+from accountant.console.place import place_of
 from accountant.runtime import cores, memory
 from accountant.runtime.clock import ClockMark
 from accountant.store.ledgers import shown
@@ -63,6 +64,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
     from accountant.api.hot import Hot  # noqa: PLC0415 (only this command serves HTTP)
     from accountant.door.server import run  # noqa: PLC0415
 
+    place_of(chosen)
     logs.configure()
     memory.give_back()
     with common.local_service() as service, ExitStack() as stopping:
@@ -89,8 +91,11 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
             with memory.collection_paused():
                 from accountant import jobs  # noqa: PLC0415
                 from accountant.api.app import create_app  # noqa: PLC0415
+                from accountant.console.app import add_console  # noqa: PLC0415
             stopping.callback(jobs.start(service, publisher, chosen).shutdown)
-            return create_app(service, chosen, publisher)
+            app = create_app(service, chosen, publisher)
+            add_console(app, service, chosen)
+            return app
 
         address = door.getsockname()  # for port 0, the port that the system chose
         _log.info("listening", host=address[0], port=address[1])

@@ -46,6 +46,9 @@ class Settings:
     callback_hosts: str = ""
     callback_secret: str = field(default="", repr=False)
     callback_seconds: float = _within(0.05, 3_600, 2.0)
+    public_url: str = ""
+    session_hours: float = _within(0.1, 24 * 30, 12.0)
+    session_idle_minutes: float = _within(1, 24 * 60, 30.0)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:

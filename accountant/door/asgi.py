@@ -35,6 +35,7 @@ class Requests:
         bind_contextvars(request_id=request.id)  # for the log lines of this task
         scope = _scope(request)
         scope["state"]["gone"] = getattr(reply, "gone", lambda: False)
+        scope["state"]["address"] = getattr(reply, "address", "")
         received = iter([{"type": "http.request", "body": request.body, "more_body": False}])
         status, headers, parts = 500, RawFields(), list[bytes]()
         file: IO[bytes] | None = None

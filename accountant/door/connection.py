@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 
 from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
-from accountant.door.messages import CONTINUE, Refused, Reply, Request, wire
+from accountant.door.messages import CONTINUE, Refused, Reply, Request, shown, wire
 from accountant.door.places import SMALL, Line, busy
 from accountant.door.reading import END, HEAD_BYTES, Chunks, Head, check_begun
 from accountant.door.sending import Sending
@@ -52,6 +52,11 @@ class Exchange:
         """Hand the reply to the loop's thread."""
         connection = self.connection
         connection.door.hand_over(partial(connection.guarded, connection.answer, self, reply))
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        return self.connection.address
 
     def gone(self) -> bool:
         """Return whether the client has ended its side, for work of minutes: it will hardly wait.
@@ -197,7 +202,7 @@ class Connection(asyncio.Protocol):
         head.check(door.settings.max_body_bytes)
         whole = length is not None and len(self._buffer) >= length
         limited = bool(head.authorization) and door.attempts.wait(self.address) > 0
-        if (whole and not limited) or door.keys.known(head.authorization):
+        if (whole and not limited) or door.keys.known(head.authorization) or head.is_form():
             self._admit(head)
         elif not secret_of(head.authorization):
             raise Refused("unauthenticated", 401, NO_KEY.format(_HEADER), closes=False)
@@ -302,7 +307,7 @@ class Connection(asyncio.Protocol):
             return
         self._exchange, self._body = None, 0
         head = exchange.head
-        method, path = (head.method, head.path) if head and not head.misplaced else ("", "")
+        method, path = (head.method, shown(head.path)) if head and not head.misplaced else ("", "")
         took = time.perf_counter() - exchange.started
         self.door.log.note(method, path, reply.status, exchange.id, reply.client, took)
         if reply.status == 401 and head is not None and head.authorization:

@@ -15,6 +15,9 @@ from starlette.responses import JSONResponse, Response
 Fields = list[tuple[str, str]]  # Names in lower case, and values, each byte a character (Latin-1)
 RawFields = list[tuple[bytes, bytes]]
 
+FORMS: Final = "/console/"
+LINKS: Final = "/console/signin/link/"
+"""Where the paths of pages for people begin, and of links by which they sign in."""
 MEDIA: Final = "application/problem+json"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LINES: Final = {
@@ -101,9 +104,14 @@ def replied(response: Response, client: str | None = None) -> Reply:
     return Reply(response.status_code, client, response.raw_headers, bytes(response.body))
 
 
+def shown(path: str) -> str:
+    """Return a path as logs show it: without the code of a link by which somebody signs in."""
+    return LINKS if path.startswith(LINKS) else path
+
+
 def failed(error: BaseException, path: str, request_id: str) -> Reply:
     """Log an unforeseen error, and return the answer to it."""
-    _log.error("request failed", path=path, request_id=request_id, exc_info=error)
+    _log.error("request failed", path=shown(path), request_id=request_id, exc_info=error)
     return replied(problem("internal-error", 500, _FAILED))
 
 

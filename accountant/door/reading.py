@@ -12,9 +12,10 @@ from typing import Final
 from urllib.parse import unquote
 
 from accountant.auth.keys import PREFIX
-from accountant.door.messages import Fields, Refused
+from accountant.door.messages import FORMS, Fields, Refused
 
 HEAD_BYTES: Final = 65_536  # Bytes of a head before the blank line that ends it
+FORM_BYTES: Final = 65_536  # Bytes of a form that somebody sends who has no key
 FIELDS: Final = 128  # Header fields of a request
 END: Final = b"\r\n\r\n"
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"  # noqa: S105 a token of the grammar
@@ -85,6 +86,16 @@ class Head:
                 self.misplaced = "Idempotency-Key"
             sent = "" if _KEY.search(sent) else sent
         self.request_id = sent if _REQUEST_ID.fullmatch(sent) else ""
+
+    def is_form(self) -> bool:
+        """Return whether the body is a form of a page for people, which is taken without an API
+        key. Raise Refused for a large one.
+        """
+        if self.authorization or not self.path.startswith(FORMS):
+            return False
+        if self.length is None or self.length > FORM_BYTES:
+            raise too_large(FORM_BYTES)
+        return True
 
     def check(self, most: int) -> None:
         """Raise Refused for errors that do not depend on the body, of at most ``most`` bytes."""

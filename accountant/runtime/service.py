@@ -154,7 +154,7 @@ class Service(Reader):
             known = {"key": key}
             if isinstance(asked.command, ConfirmChange):
                 proposal = self._to_confirm(ledger, asked.command.proposal, recovering=recovering)
-                known["proposed_with"] = self.credentials.last_named(proposal.by)
+                known["proposed_with"] = self.credentials.last_named(proposal.by, proposal.time)
             elif isinstance(asked.command, ApproveGrant):
                 waits, _ = self.grant(ledger, asked.command.grant)
                 known["asked_with"] = self.credentials.last_named(waits.by)

@@ -15,13 +15,24 @@ from sqlalchemy.exc import ArgumentError
 
 from accountant.ledger.merkle import Tree
 from accountant.store import Moved, StoreError, Unknown, translated
-from accountant.store.queries import HEAD_OF, Callback, Queries, Signed, Stored, Text, Use, tree_of
+from accountant.store.queries import (
+    HEAD_OF,
+    Callback,
+    Queries,
+    SessionRow,
+    Signed,
+    Stored,
+    Text,
+    Use,
+    tree_of,
+)
 from accountant.store.writing import Growth, Locked, Writing
 
 __all__ = [
     "Callback",
     "Ledgers",
     "Moved",
+    "SessionRow",
     "Signed",
     "StoreError",
     "Stored",

@@ -118,9 +118,10 @@ RIGHTS: Final = {
     "text": "SELECT, INSERT, DELETE",
     "data_use": "SELECT, INSERT",
     "callback": "SELECT, INSERT, UPDATE (due, attempts), DELETE",
+    "session": "SELECT, INSERT, UPDATE (used), DELETE",
 }
 """The rights of the service's role: to append, move a head forward, erase a text, and end a
-callback.
+callback or a session.
 """
 _REWRITING: Final = ("DELETE", "TRIGGER", "TRUNCATE", "UPDATE")  # Rights to change what is there
 _HELD: Final = text(

@@ -21,6 +21,7 @@ from accountant.store.tables import (
     EVENT,
     HEAD,
     NODE,
+    SESSION,
     TERMS,
     TEXT,
 )
@@ -57,6 +58,13 @@ class Callback(NamedTuple):
     url: str
     due: int = 0
     attempts: int = 0
+
+
+class SessionRow(NamedTuple):
+    """A session that is kept: the sequence of its sign-in, and the stamp of its last use."""
+
+    sequence: int
+    used: int
 
 
 class Stored(NamedTuple):
@@ -191,6 +199,12 @@ class Queries:
         due = (CALLBACK.c.ledger == ledger) & (CALLBACK.c.due <= now)
         rows = self._rows(select(*columns).where(due).order_by(CALLBACK.c.sequence))
         return [Callback(*row) for row in rows]
+
+    def session(self, ledger: str, digest: bytes) -> SessionRow | None:
+        """Return the session whose token has this digest."""
+        which = (SESSION.c.ledger == ledger) & (SESSION.c.digest == digest)
+        rows = self._rows(select(SESSION.c.sequence, SESSION.c.used).where(which))
+        return SessionRow(*rows[0]) if rows else None
 
     def uses(self, digest: bytes) -> list[Use]:
         """Return the datasets of all ledgers that are the data of this digest, the first first."""

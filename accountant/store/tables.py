@@ -1,7 +1,8 @@
 """The tables. Every key but one starts with the ledger, so the schema can be sharded by it.
 
 ``event.body`` is the truth. All else is an index on it or follows from it, but for signatures,
-which are kept as they were made, free texts, which can be erased, and addresses of callbacks.
+which are kept as they were made, free texts, which can be erased, addresses of callbacks, and the
+tokens of sessions.
 """
 
 from __future__ import annotations
@@ -130,3 +131,15 @@ CALLBACK: Final = Table(
     _column("attempts", Integer),
 )
 """Where to tell what became of a request that waits: until it was told, or given up."""
+
+SESSION: Final = Table(
+    "session",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("digest", LargeBinary),
+    _column("sequence", BigInteger),
+    _column("used", BigInteger),
+)
+"""The digest of a session's token, the event of its sign-in, and when it was last used. Whose it is
+and whether it was ended, the ledger says.
+"""

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, delete, insert, update
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Node, Tree, leaf_hash
 from accountant.store import Moved, StoreError, translated
-from accountant.store.queries import Callback, Queries, Signed, Text, Use
-from accountant.store.tables import CALLBACK, CHECKPOINT, COSIGNATURE, DATA_USE, TEXT
+from accountant.store.queries import Callback, Queries, SessionRow, Signed, Text, Use
+from accountant.store.tables import CALLBACK, CHECKPOINT, COSIGNATURE, DATA_USE, SESSION, TEXT
 
 if TYPE_CHECKING:
     from accountant.store.ledgers import Ledgers
@@ -179,6 +179,21 @@ class Writing(Queries):
         """Forget callbacks that were told, or given up."""
         which = (CALLBACK.c.ledger == ledger) & CALLBACK.c.sequence.in_(sequences)
         self._execute(delete(CALLBACK).where(which))
+
+    def keep_session(self, ledger: str, digest: bytes, one: SessionRow) -> None:
+        """Keep the digest of a new session's token."""
+        row = {"ledger": ledger, "digest": digest} | one._asdict()
+        self._execute(insert(SESSION).values(row))
+
+    def use_session(self, ledger: str, digest: bytes, now: int) -> None:
+        """Note when a session was used."""
+        which = (SESSION.c.ledger == ledger) & (SESSION.c.digest == digest)
+        self._execute(update(SESSION).where(which).values(used=now))
+
+    def end_sessions(self, ledger: str, digest: bytes, before: int = 0) -> None:
+        """Forget a session, and all that were last used before a stamp."""
+        which = (SESSION.c.digest == digest) | (SESSION.c.used < before)
+        self._execute(delete(SESSION).where(SESSION.c.ledger == ledger, which))
 
     def erase_texts(self, ledger: str, sequence: int, fields: Sequence[str]) -> None:
         """Erase texts of one event; with the commit they are gone from the file."""

@@ -86,6 +86,7 @@ COMMANDS = {
     "resume-publication": "changes no sum",
     "revalue": "books more",
     "serve": "answers the calls above",
+    "signin-link": "proposes a link for another who may confirm, from the third on, as keys does",
 }
 """The commands that write beside the database."""
 READ = {"accounts", "compose", "dp-event", "explain", "export", "fit", "fleet", "plan", "preview"}

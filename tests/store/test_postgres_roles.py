@@ -105,7 +105,7 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
     appended = ("event", "node", "checkpoint", "cosignature", "ledger_head", "text", "data_use")
     assert rights == {(table, right) for table in appended for right in ("SELECT", "INSERT")} | {
         ("text", "DELETE"),
-        *(("callback", right) for right in ("SELECT", "INSERT", "DELETE")),
+        *((t, right) for t in ("callback", "session") for right in ("SELECT", "INSERT", "DELETE")),
     }
     columns = filled.run(
         "SELECT table_name, column_name FROM information_schema.column_privileges"
@@ -116,6 +116,7 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
         ("callback", "due"),
         ("ledger_head", "peaks"),
         ("ledger_head", "sequence"),
+        ("session", "used"),
     ]
 
 

@@ -299,6 +299,7 @@ _WHY: Final = {
     "replaces": "it replaces the policy of event {}",
     "attested": "the members of new values would owe nothing of what was charged before: {}",
     "key": "a key named {} could confirm changes",
+    "link": "a link would let somebody in as {}, who could confirm changes",
     "recovers": "the log would go on under another name, for this was lost: {}",
     "open": "open grants would be charged: {}",
     "owed": "what counts as charged: epsilon {}",

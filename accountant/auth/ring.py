@@ -1,0 +1,233 @@
+"""Who may come in, as the ledger ``_service`` says it: keys, one-time links, people who signed in.
+
+Every credential is somebody's: a ``Key`` has the name that stands in events, a role, and who made
+it, which is what rules about two people look at (budget/decide/proposing.py). A person who has
+signed in acts as the key that their link, or their provider's word, amounts to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from accountant.budget.commands import DAY, PROPOSAL_DAYS, KeyMade, Role
+from accountant.budget.decide.proposing import CONFIRMS, NEW_KEY, same_person
+from accountant.budget.errors import NotFound
+from accountant.budget.facts import SECOND
+from accountant.budget.proposals import Proposal, Status, digest_of
+from accountant.ledger.events import Event, rfc3339
+
+LEDGER: Final = "_service"
+CREATED: Final = "key.created.v1"
+REVOKED: Final = "key.revoked.v1"
+PROPOSED: Final = "key.proposed.v1"
+DECLINED: Final = "key.declined.v1"
+LINKED: Final = "link.created.v1"
+LINK_PROPOSED: Final = "link.proposed.v1"
+SIGNED_IN: Final = "person.signed_in.v1"
+SIGNED_OUT: Final = "person.signed_out.v1"
+TURNED_AWAY: Final = "person.refused.v1"
+TYPES: Final = frozenset(
+    {CREATED, REVOKED, PROPOSED, DECLINED, LINKED, LINK_PROPOSED}
+    | {SIGNED_IN, SIGNED_OUT, TURNED_AWAY}
+)
+CREATES: Final = {CREATED: "create_key", LINKED: "create_link"}
+"""What a proposal of each is called, as commands are."""
+_PROPOSES: Final = {PROPOSED: CREATED, LINK_PROPOSED: LINKED}
+LONGEST: Final = 30 * DAY * SECOND
+"""The longest session that a setting can allow: what began before is over."""
+HOUR: Final = 3_600 * SECOND
+Identity = tuple[str, str]
+"""Issuer and subject: who somebody is for a provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The holder of an API key, or of what counts as one: the name in events, and the role; who
+    made it, all that had a part in it, and when (microseconds since 1970).
+    """
+
+    name: str
+    role: Role
+    makers: tuple[str, ...] = ()
+    made: int = 0
+
+    def facts(self) -> KeyMade:
+        """Return what a confirmation records of the key."""
+        return KeyMade(role=self.role, by=list(self.makers), time=rfc3339(self.made))
+
+
+class Link(NamedTuple):
+    """A one-time link that was not used: as which key it lets in, by which event, until when."""
+
+    key: Key
+    sequence: int
+    until: int
+
+
+class Entered(NamedTuple):
+    """A sign-in that was not ended: as which key, when, and as whom a provider knows the person."""
+
+    key: Key
+    time: int
+    identity: Identity | None
+
+
+@dataclass(slots=True)
+class KeyRing:
+    """The fold of the ``_service`` ledger. Of keys and links it has digests only."""
+
+    sequence: int = 0
+    time: int = 0
+    by_digest: dict[str, Key] = field(default_factory=dict)
+    """The valid keys."""
+    custodians: set[str] = field(default_factory=set)
+    """The names of all that ever could confirm."""
+    by_name: dict[str, list[Key]] = field(default_factory=dict)
+    """All keys and links of each name, also those that ended: revoking hides no maker."""
+    proposals: dict[int, Proposal] = field(default_factory=dict)
+    asked: dict[int, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    """What each proposal would record: the type and the body, with the digest of the secret."""
+    links: dict[str, Link] = field(default_factory=dict)
+    """By digest."""
+    entered: dict[int, Entered] = field(default_factory=dict)
+    """By the event of the sign-in."""
+    people: dict[Identity, str] = field(default_factory=dict)
+    """The name that a provider's person got when they first came in, which they keep."""
+    flows: dict[str, int] = field(default_factory=dict)
+    """The sign-ins over a provider that were completed within a day, by digest, and when."""
+    refused: dict[Identity, int] = field(default_factory=dict)
+    """When a provider's person was last refused, within an hour."""
+
+    def follow(self, data: bytes) -> None:
+        """Fold in the bytes of the next event. Raise ValueError if they are not the next event."""
+        event = Event.from_bytes(data)
+        if event.sequence != self.sequence:
+            raise ValueError(f"{LEDGER}/{event.sequence} does not follow {self.sequence - 1}")
+        if event.type in _PROPOSES:
+            self._propose(event, digest_of(data))
+        elif event.type in _READERS:
+            _READERS[event.type](self, event)
+        self._close(event)
+        self.sequence, self.time = event.sequence + 1, event.time
+
+    def _propose(self, event: Event, digest: str) -> None:
+        kind = _PROPOSES[event.type]
+        self.asked[event.sequence] = kind, event.body
+        name, role = event.body["name"], event.body["role"]
+        what = "key" if kind == CREATED else "link"
+        self.proposals[event.sequence] = Proposal(
+            sequence=event.sequence,
+            by=event.by,
+            time=event.time,
+            expires=event.time + PROPOSAL_DAYS * DAY * SECOND,
+            digest=digest,
+            command={"type": CREATES[kind], "name": name, "role": role},
+            effect={what: [name], "role": role},
+        )
+
+    def _close(self, event: Event) -> None:
+        confirms = event.body.get("confirms")
+        if confirms or event.type == DECLINED:
+            number = (confirms or event.body)["proposal"]
+            how: Status = "confirmed" if confirms else "declined"
+            self.proposals[number] = replace(
+                self.proposals[number], status=how, closed=event.sequence, closed_by=event.by
+            )
+
+    def _new(self, event: Event) -> Key:
+        """Return, and remember, the key that an event makes."""
+        body = event.body
+        confirms = body.get("confirms")
+        makers = (confirms["proposer"], event.by) if confirms else (event.by,)
+        key = Key(body["name"], body["role"], makers, event.time)
+        self.by_name.setdefault(key.name, []).append(key)
+        if key.role in CONFIRMS:
+            self.custodians.add(key.name)
+        return key
+
+    def _created(self, event: Event) -> None:
+        self.by_digest[event.body["digest"]] = self._new(event)
+
+    def _linked(self, event: Event) -> None:
+        body = event.body
+        own = self.by_digest.get(body.get("key", ""))
+        until = event.time + body["minutes"] * 60 * SECOND
+        self.links = {d: one for d, one in self.links.items() if one.until > event.time}
+        self.links[body["digest"]] = Link(own or self._new(event), event.sequence, until)
+
+    def _revoked(self, event: Event) -> None:
+        """End all that the name has: keys, links and sessions."""
+        name = event.body["name"]
+        self.by_digest = {d: key for d, key in self.by_digest.items() if key.name != name}
+        self.links = {d: one for d, one in self.links.items() if one.key.name != name}
+        self._end(lambda _, one: one.key.name == name)
+
+    def _signed_in(self, event: Event) -> None:
+        body, now = event.body, event.time
+        self._end(lambda _, one: one.time <= now - LONGEST)
+        if "link" in body:
+            [key] = [one.key for one in self.links.values() if one.sequence == body["link"]]
+            self.links = {d: one for d, one in self.links.items() if one.sequence != body["link"]}
+            self.entered[event.sequence] = Entered(key, now, None)
+            return
+        who, key = (body["issuer"], body["subject"]), Key(event.by, body["role"], (), now)
+        self.people.setdefault(who, event.by)
+        self._end(lambda _, one: one.identity == who and one.key.role != key.role)
+        self.flows = {d: at for d, at in self.flows.items() if at > now - DAY * SECOND}
+        self.flows[body["flow"]] = now
+        if key.role in CONFIRMS:
+            self.custodians.add(key.name)
+        self.entered[event.sequence] = Entered(key, now, who)
+
+    def _signed_out(self, event: Event) -> None:
+        self.entered.pop(event.body["signed_in"], None)
+
+    def _turned_away(self, event: Event) -> None:
+        """A provider's person has no role any more: that ends their sessions."""
+        who = event.body["issuer"], event.body["subject"]
+        self.refused = {w: at for w, at in self.refused.items() if at > event.time - HOUR}
+        self.refused[who] = event.time
+        self._end(lambda _, one: one.identity == who)
+
+    def _end(self, ends: Callable[[int, Entered], bool]) -> None:
+        self.entered = {n: one for n, one in self.entered.items() if not ends(n, one)}
+
+    def known(self, number: int) -> Proposal:
+        """Return a proposal. Raise NotFound."""
+        if number not in self.proposals:
+            raise NotFound(
+                "unknown-proposal", f"nothing was proposed by event {number} of {LEDGER}"
+            )
+        return self.proposals[number]
+
+    def last_named(self, name: str, since: int | None = None) -> Key | None:
+        """Return the last key or link of a name, which may have ended. Its makers are all that made
+        one of that name within seven days before the stamp ``since``, or after: a later link hides
+        no maker of an earlier one.
+        """
+        made = self.by_name.get(name)
+        if not made:
+            return None
+        late = [key for key in made if since is not None and key.made > since - NEW_KEY]
+        makers = tuple(dict.fromkeys(maker for key in late for maker in key.makers))
+        return replace(made[-1], makers=makers) if makers else made[-1]
+
+    def is_persons(self, name: str) -> bool:
+        """Return whether a name is that of a provider's person: nobody else's key may bear it."""
+        return any(same_person(name, other) for other in self.people.values())
+
+    def is_taken(self, name: str) -> bool:
+        """Return whether a key, a link or a person ever had the name."""
+        return self.is_persons(name) or any(same_person(name, other) for other in self.by_name)
+
+
+_READERS: Final[dict[str, Callable[[KeyRing, Event], None]]] = {
+    CREATED: KeyRing._created,
+    REVOKED: KeyRing._revoked,
+    LINKED: KeyRing._linked,
+    SIGNED_IN: KeyRing._signed_in,
+    SIGNED_OUT: KeyRing._signed_out,
+    TURNED_AWAY: KeyRing._turned_away,
+}
