@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -18,17 +16,17 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from accountant.api.problems import answer_to
 from accountant.auth.keys import Key
 from accountant.auth.sessions import Session, Sessions, same_token
 from accountant.budget.commands import Role
 from accountant.console.place import Place, is_loopback
+from accountant.console.rendering import render
 from accountant.door.keys import Attempts
 from accountant.door.messages import shown
 from accountant.door.reading import FORM_BYTES
-from accountant.reporting.safely import visible
+from accountant.reporting.desk import Behind
 
 COOKIE: Final = "accountant"
 SIGN_IN: Final = "/console/signin"
@@ -39,8 +37,8 @@ CSRF: Final = "csrf"
 HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -68,6 +66,14 @@ class SignInFirst(Exception):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.path = path
+
+
+class Reading(Exception):
+    """The ledger is being read: there is nothing to show of it yet."""
+
+    def __init__(self, population: str, behind: Behind) -> None:
+        super().__init__(population)
+        self.population, self.behind = population, behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +260,9 @@ class Page(APIRoute):
                 response = RedirectResponse(where, 303)
             except Refused as refused:
                 response = refusal(refused.status, refused.text, refused.headers)
+            except Reading as reading:
+                response = HTMLResponse(render("reading.html.j2", reading=reading), 503)
+                response.headers["Refresh"] = "2"
             except RequestValidationError:
                 response = refusal(404, "There is no such page.")
             except Exception as error:
@@ -279,21 +288,3 @@ def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) ->
     """Return the page that says why there is no other."""
     page = render("refused.html.j2", text=text)
     return HTMLResponse(page, status, dict(headers or {}))
-
-
-def render(template: str, **facts: Any) -> str:
-    """Return a page of the console. Text from outside is escaped, and shown in one line."""
-    return _environment().get_template(template).render(facts)
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 
 from accountant.auth.sessions import Sessions
 from accountant.budget.facts import SECOND
 from accountant.config.settings import Settings
 from accountant.console import signing_in
 from accountant.console.access import Console
+from accountant.console.pages import home, ledger
 from accountant.console.place import place_of
+from accountant.console.rendering import static
 from accountant.door.keys import Attempts
+from accountant.door.messages import problem
+from accountant.reporting.desk import Desk
 from accountant.runtime.service import Service
 
 _MINUTE: Final = 60 * SECOND
@@ -30,4 +34,11 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
         attempts=Attempts(),
         provider=None,
     )
-    app.include_router(signing_in.router)
+    app.state.desk = Desk(service.ledgers)
+    for router in (signing_in.router, home.router, ledger.router):
+        app.include_router(router)
+
+    @app.get("/console/static/{name}", include_in_schema=False)
+    def file(name: str) -> Response:
+        """Return a file that pages need, to anybody."""
+        return static(name) or problem("unknown-path", 404, "the console has no such file")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastapi import Response
-from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
@@ -19,19 +18,8 @@ from accountant.reporting.safely import visible
 from accountant.reporting.verdict import in_words
 
 _HERE: Final = Path(__file__).resolve().parent
-STATIC: Final = _HERE / "static"
-HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; "
-        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-"""No script or style in a page runs, only the files of this service; no other page frames it."""
-
-MEDIA: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_STATIC: Final = _HERE / "static"
+_MEDIA: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
 class Frame(Struct, frozen=True):
@@ -60,27 +48,26 @@ class Frame(Struct, frozen=True):
         return rfc3339(self.now)
 
 
-def page(template: str, frame: Frame | None, status: int = 200, **facts: Any) -> HTMLResponse:
+def render(template: str, frame: Frame | None = None, **facts: Any) -> str:
     """Return a page. ``frame`` is None for whoever has not signed in."""
-    text = environment().get_template(template).render(frame=frame, **facts)
-    return HTMLResponse(text, status, HEADERS)
+    return environment().get_template(template).render(frame=frame, **facts)
 
 
 def static(name: str) -> Response | None:
     """Return a file of the console by its name, or None. A browser may keep it: its name in a page
     has its digest.
     """
-    path = STATIC / name
+    path = _STATIC / name
     if name not in _digests():
         return None
     headers = {"Cache-Control": "public, max-age=31536000, immutable"}
     headers["X-Content-Type-Options"] = "nosniff"
-    return Response(path.read_bytes(), media_type=MEDIA[path.suffix], headers=headers)
+    return Response(path.read_bytes(), media_type=_MEDIA[path.suffix], headers=headers)
 
 
 @lru_cache(maxsize=1)
 def _digests() -> dict[str, str]:
-    files = (path for path in sorted(STATIC.iterdir()) if path.suffix in MEDIA)
+    files = (path for path in sorted(_STATIC.iterdir()) if path.suffix in _MEDIA)
     return {path.name: sha256(path.read_bytes()).hexdigest()[:12] for path in files}
 
 

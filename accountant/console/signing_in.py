@@ -22,11 +22,11 @@ from accountant.console.access import (
     form,
     local_path,
     pages,
-    render,
     session_of,
     set_cookie,
     visitor,
 )
+from accountant.console.rendering import render
 from accountant.door.keys import Attempts
 from accountant.ledger.events import rfc3339
 

@@ -76,7 +76,9 @@ def _approvable(state: State, waiting: Waiting, now: int) -> Approvable | None:
 
 
 class Reader:
-    """The use cases that read. ``head``, ``events``, ``stream`` and ``texts`` read the database."""
+    """The use cases that read. ``head``, ``events``, ``stream`` and ``texts`` read the database;
+    ``time`` returns what the clock shows, in microseconds since 1970.
+    """
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class Reader:
         self.ledgers, self.vault = ledgers, vault
         self.head, self.events = ledgers.head, ledgers.read
         self.stream, self.texts = ledgers.stream, ledgers.texts
-        self._clock = TrustedClock(clock, ticks)
+        self.time, self._clock = clock, TrustedClock(clock, ticks)
         self._pricing = Pricing()
         self._adopted = lru_cache(_POLICIES)(lambda *place: adopted_by(self.event(*place)))
         self._projections = Projections(ledgers, vault, snapshots)

@@ -31,7 +31,7 @@ KINDS: Final[dict[str, tuple[str, Callable[[Sentence], bool]]]] = {
 
 
 class Browsed(Struct, frozen=True):
-    """Events, the latest first; ``first``: the first that was looked at; ``size``: how many exist."""
+    """Events, the latest first; ``first``: the first that was looked at; ``size``: all events."""
 
     events: tuple[Sentence, ...]
     first: int

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from fastapi import Query
+from fastapi.responses import HTMLResponse
 from msgspec import Struct
 
+from accountant.budget.errors import Problem
+from accountant.console.access import pages
 from accountant.console.facts.accounts import Row
-from accountant.console.facts.home import KINDS, HomeFacts, Need
+from accountant.console.facts.home import KINDS, HomeFacts, Need, home
+from accountant.console.framing import Overseen, Visit
 from accountant.ledger.events import microseconds
 from accountant.reporting.custody import LedgerFacts
 from accountant.reporting.desk import Behind
 from accountant.reporting.numbers import counted, lasted
+from accountant.store import StoreError
 
 MOST_ROWS: Final = 100
 """Accounts that Home lists; the pages of the populations have all."""
@@ -45,6 +51,26 @@ class Order(Struct, frozen=True):
     text: str
     witnesses: str
     held: str
+
+
+router = pages()
+
+
+@router.get("")
+def show_home(
+    visit: Overseen, exact: Annotated[bool, Query(description="unrounded")] = False
+) -> HTMLResponse:
+    """Show what needs somebody, over all populations."""
+    found = [(name, _looked_at(visit, name)) for name in visit.service.populations()]
+    return visit.page("home.html.j2", "home", fresh=True, exact=exact, **told(found, visit.now))
+
+
+def _looked_at(visit: Visit, name: str) -> HomeFacts | Behind | Unread:
+    """Return the facts of one population. A ledger that is damaged does not hide the others."""
+    try:
+        return visit.look(name, home)
+    except (Problem, StoreError) as error:
+        return Unread(name, getattr(error, "detail", str(error)))
 
 
 def told(found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""What the handlers of pages share: who looks at what, and how facts are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
+
+from fastapi import Depends, Path, Request
+from fastapi.responses import HTMLResponse
+
+from accountant.api.access import OVERSEE
+from accountant.budget.commands import Role
+from accountant.console.access import Reading, Visitor, visitor
+from accountant.console.rendering import Frame, render
+from accountant.publishing.publisher import Publisher
+from accountant.reporting.desk import Behind, Desk, Question
+from accountant.runtime.service import Service
+
+T = TypeVar("T")
+NAME: Final = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
+Population = Annotated[str, Path(pattern=NAME)]
+EventNumber = Annotated[int, Path(ge=0, le=2**53)]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request for a page by somebody who may see it."""
+
+    visitor: Visitor
+    service: Service
+    publisher: Publisher
+    desk: Desk
+
+    @property
+    def now(self) -> int:
+        """The time of the service's clock, in microseconds."""
+        return self.service.time()
+
+    def look(self, population: str, question: Question[T]) -> T | Behind:
+        """Return facts of a population, or how far it was read. Raise NotFound, StoreError."""
+        self.service.known(population)
+        published = self.publisher.last_published(population)
+        return self.desk.ask(population, question, self.now, published)
+
+    def ask(self, population: str, question: Question[T]) -> T:
+        """Return facts of a population. Raise Reading, NotFound, StoreError."""
+        found = self.look(population, question)
+        if isinstance(found, Behind):
+            raise Reading(population, found)
+        return found
+
+    def page(
+        self,
+        template: str,
+        here: str,
+        population: str | None = None,
+        *,
+        fresh: bool = False,
+        status: int = 200,
+        **facts: Any,
+    ) -> HTMLResponse:
+        """Return a page. ``here`` is the entry of the navigation that it belongs to."""
+        names = self.service.populations()
+        shown = population or (names[0] if len(names) == 1 else None)
+        who = self.visitor
+        frame = Frame(who.name, who.role, who.csrf, here, shown, tuple(names), self.now, fresh)
+        return HTMLResponse(render(template, frame, **facts), status)
+
+
+def visit(*roles: Role) -> Callable[..., Visit]:
+    """Return a dependency: a visit by somebody with one of ``roles``."""
+    who = visitor(*roles)
+
+    def found(request: Request, looking: Annotated[Visitor, Depends(who)]) -> Visit:
+        state = request.app.state
+        return Visit(looking, state.service, state.publisher, state.desk)
+
+    return found
+
+
+Overseen = Annotated[Visit, Depends(visit(*OVERSEE))]
+"""By those who may see everything: administrators, officers, auditors."""
