@@ -11,7 +11,7 @@ from accountant.budget.facts import SECOND
 from accountant.config.settings import Settings
 from accountant.console import signing_in
 from accountant.console.access import Console
-from accountant.console.pages import home, ledger
+from accountant.console.pages import evidence, findings, home, keys, ledger
 from accountant.console.place import place_of
 from accountant.console.rendering import static
 from accountant.door.keys import Attempts
@@ -35,8 +35,8 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
         provider=None,
     )
     app.state.desk = Desk(service.ledgers)
-    for router in (signing_in.router, home.router, ledger.router):
-        app.include_router(router)
+    for module in (signing_in, home, keys, findings, ledger, evidence):
+        app.include_router(module.router)
 
     @app.get("/console/static/{name}", include_in_schema=False)
     def file(name: str) -> Response:

@@ -72,7 +72,7 @@ def visit(*roles: Role) -> Callable[..., Visit]:
     """Return a dependency: a visit by somebody with one of ``roles``."""
     who = visitor(*roles)
 
-    def found(request: Request, looking: Annotated[Visitor, Depends(who)]) -> Visit:
+    def found(request: Request, looking: Visitor = Depends(who)) -> Visit:  # noqa: B008
         state = request.app.state
         return Visit(looking, state.service, state.publisher, state.desk)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from itertools import islice
@@ -110,6 +110,8 @@ class History:
         self._trusted: dict[str, Trust] = {}
         self._cells = 0
         self.held: dict[str, OpenGrant] = {}
+        self.endings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """By client, how many of its grants were ``committed``, ``released`` and ``expired``."""
         self.relaxed = Relaxing()
 
     def seen(self) -> tuple[SeenFacts, ...]:
@@ -123,6 +125,10 @@ class History:
             )
             for sort, counts in self.counts.items()
         )
+
+    def total(self, sort: str) -> int:
+        """Return how many notable events of a sort there were."""
+        return self._totals[sort]
 
     def latest(self, sort: str, since: int, most: int) -> list[NotableFacts]:
         """Return at most ``most`` notable events of a sort from stamp ``since`` on, last first."""
@@ -201,6 +207,7 @@ class History:
 
     def _settled(self, state: State, event: Event) -> None:
         held = self.held.pop(grant_in(event))
+        self.endings[held.at.client][SETTLING[event.type]] += 1
         grant, final = held.grant, final_of(event.body, held.grant.total)
         if event.type == "grant.expired.v1":
             text = f"grant {grant.id} expired at {rfc3339(grant.expires)}; charged in full"

@@ -75,7 +75,7 @@ class HomeFacts(Struct, frozen=True):
 def home(page: Page) -> HomeFacts:
     """Return what the first page shows of a population."""
     state, found = page.followed.state, tuple(rows(page))
-    facts = page.followed.custody.facts(state)
+    facts = custody(page)
     today = page.now // DAY
     activity, opened = page.followed.activity, [g.opened for g in state.open.values()]
     return HomeFacts(
@@ -91,6 +91,11 @@ def home(page: Page) -> HomeFacts:
         waiting=len(state.waiting.requests),
         ledger=facts,
     )
+
+
+def custody(page: Page) -> LedgerFacts:
+    """Return what happened to the ledger itself."""
+    return page.followed.custody.facts(page.followed.state)
 
 
 def needs(page: Page, accounts: tuple[Row, ...], ledger: LedgerFacts) -> list[Need]:

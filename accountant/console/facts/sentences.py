@@ -23,6 +23,10 @@ MOST: Final = 300
 """Characters of a text that a client wrote, in a sentence."""
 
 
+WARNS: Final = "threshold-passed"
+"""The code of a rule that tells how much was used, and never blocks."""
+
+
 class Sentence(Struct, frozen=True):
     """An event in words, and its badge. ``decision``: rules judged it."""
 
@@ -66,8 +70,10 @@ def asked(event: Event) -> str:
 
 
 def _fired(event: Event) -> str:
-    rules = list(dict.fromkeys(rule for rule, _ in event.body.get("fired", ())))
-    return " and ".join(rules)
+    """Return the rules that fired; without those that only warn, where others did."""
+    fired = event.body.get("fired", ())
+    grave = [rule for rule, code in fired if code != WARNS]
+    return " and ".join(dict.fromkeys(grave or (rule for rule, _ in fired)))
 
 
 def _reserved(event: Event) -> Told:
