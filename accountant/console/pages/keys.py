@@ -57,9 +57,7 @@ def show_keys(visit: Overseen) -> HTMLResponse:
     ]
     decide = sum(one.role in ("admin", "officer") for one in held)
     lede = f"{counted(decide, 'key may', 'keys may')} decide, and {len(held) - decide} may not."
-    return visit.page(
-        "keys.html.j2", "keys", held=held, asked=asked, lede=lede, days=NEW_KEY // DAY
-    )
+    return visit.page("keys.html.j2", "keys", held=held, asked=asked, lede=lede, days=_DAYS)
 
 
 def _held(key: Key, now: int) -> Held:
