@@ -20,6 +20,7 @@ from bench import (
     batches,
     cells,
     core,
+    desk,
     evidence,
     gates,
     http,
@@ -62,6 +63,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     queries.large,
     queries.weights,
     scale.long_ledger,
+    desk.pages,
     waiting.queue,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
@@ -82,7 +84,7 @@ def main() -> None:
     chosen = parser.parse_args()
     console = Console()
     rows: Rows = []
-    everywhere = EVERYWHERE + ([scale.million] if chosen.million else [])
+    everywhere = EVERYWHERE + ([scale.million, desk.million] if chosen.million else [])
     everywhere = [m for m in everywhere if _wanted(m, chosen.names)]
     on_postgres = [m for m in ON_POSTGRES if _wanted(m, chosen.names)]
     with (

@@ -121,14 +121,12 @@ def confirm(served: Served, population: str, answer: dict[str, Any]) -> None:
             client.post(path, json=digest, headers=second).raise_for_status()
 
 
-def open_ledger(service: Service, ledger: str) -> None:
-    """The population of ``bench.mixed`` with one hot dataset, in this process."""
+def open_ledger(service: Service, ledger: str, datasets: Sequence[str] = (HOT,)) -> None:
+    """The population of ``bench.mixed`` with these datasets, in this process."""
     policy, digest = parse_policy(POLICY)
-    for asked in (
-        opening()[0],
-        Envelope("admin", RegisterDataset(id=HOT, namespace=ledger, name=HOT)),
-        Envelope("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
-    ):
+    about = [RegisterDataset(id=name, namespace=ledger, name=name) for name in datasets]
+    adopting = AdoptPolicy(policy=policy.to_json(), source_digest=digest)
+    for asked in (opening()[0], *(Envelope("admin", one) for one in (*about, adopting))):
         service.execute(ledger, asked)
     [one], _ = service.proposals(ledger)
     confirmed = ConfirmChange(proposal=one.sequence, digest=one.digest)

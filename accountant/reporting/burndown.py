@@ -21,7 +21,8 @@ from accountant.reporting.schema import PointFacts, SeriesFacts
 MOST_POINTS: Final = 400
 FEW_POINTS: Final = 100
 MANY_CELLS: Final = 10_000
-"""From so many cells on a series has at most FEW_POINTS points."""
+MANY_DATASETS: Final = 100
+"""From so many cells or datasets on a series has at most FEW_POINTS points."""
 
 _ALL_GRANTS: Final = {
     ADOPTED,
@@ -31,7 +32,7 @@ _ALL_GRANTS: Final = {
     RECOVERED,
 }
 """Events that may change the bookings of any open grant."""
-_ALL_DATASETS: Final = {ADOPTED, "dataset.registered.v1", "ledger.carried_over.v1", RECOVERED}
+_ALL_DATASETS: Final = {ADOPTED, "ledger.carried_over.v1", RECOVERED}
 """Events that may change the use of every dataset."""
 
 
@@ -105,7 +106,8 @@ class Burndowns:
         for counted in _limits(state, _touched(state, event)):
             series = self._series[counted.rule.id, counted.key.dataset]
             if series.due():
-                most = MOST_POINTS if state.people().cells < MANY_CELLS else FEW_POINTS
+                many = len(state.datasets) >= MANY_DATASETS or state.people().cells >= MANY_CELLS
+                most = FEW_POINTS if many else MOST_POINTS
                 series.add(self._point(state, event.sequence, event.time, counted), most)
 
     def points(self, rule: str, dataset: str) -> Sequence[PointFacts]:
@@ -146,6 +148,9 @@ def _touched(state: State, event: Event) -> Iterable[str]:
         return reach_in(event.body).charged
     if event.type in SETTLING:
         return state.grant(grant_in(event)).on.charged
+    if event.type == "dataset.registered.v1":
+        body = event.body  # what it is made from, or into, is charged with it from now on
+        return [body["command"]["id"], *body.get("made_from", ()), *body.get("made_into", ())]
     return state.datasets if event.type in _ALL_DATASETS else ()
 
 

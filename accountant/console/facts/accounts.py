@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -25,6 +25,8 @@ from accountant.reporting.schema import STATUSES, Status
 from accountant.reporting.statement import Balance, balances, period, scopes
 
 NO_LIMIT: Final = "no_limit"
+_LEAST: Final = Decimal("1e-30")
+"""Instead of a limit of zero, to divide by."""
 
 
 class UsualFacts(Struct, frozen=True):
@@ -57,40 +59,61 @@ class Row(Struct, frozen=True, kw_only=True):
         """Worst first."""
         if self.total is None or self.limit is None:
             return -len(STATUSES), Decimal(0), self.dataset
-        left = Decimal(self.total.remaining) / max(Decimal(self.limit), Decimal("1e-30"))
+        left = Decimal(self.total.remaining) / max(Decimal(self.limit), _LEAST)
         return -STATUSES.index(self.total.status), left, self.dataset
 
 
-def rows(page: Page) -> list[Row]:
-    """Return a row for each dataset, and for all together where a limit is; worst first."""
+class Ranked(NamedTuple):
+    """A dataset with the limit on it that is nearest to its end, if there is one, and its use."""
+
+    dataset: str
+    counted: Counted | None = None
+    total: Balance | None = None
+
+    @property
+    def gravity(self) -> tuple[int, Decimal, str]:
+        """Worst first."""
+        if self.total is None or self.counted is None:
+            return -len(STATUSES), Decimal(0), self.dataset
+        left = Decimal(self.total.remaining) / max(self.counted.rule.limit.epsilon, _LEAST)
+        return -STATUSES.index(self.total.status), left, self.dataset
+
+
+def ranked(page: Page) -> list[Ranked]:
+    """Return each dataset, and all together where a limit is; worst first."""
     state = page.followed.state
     if state.population is None:
         return []
-    tightest: dict[str, tuple[Counted, Balance]] = {}
+    tightest: dict[str, Ranked] = {}
     for counted in scopes(state):
         name = counted.key.dataset
         if counted.rule.divides or counted.rule.subjects is not None:
             continue
         [total] = balances(state, counted, None)
         kept = tightest.get(name)
-        if kept is None or _gravity(counted, total) > _gravity(*kept):
-            tightest[name] = counted, total
-    names = [*sorted(state.datasets), *([ALL] if ALL in tightest else [])]
-    found = [_row(page, name, tightest.get(name)) for name in names]
-    return sorted(found, key=lambda row: row.gravity)
+        if kept is None or _gravity(counted, total) > _gravity(*kept[1:]):
+            tightest[name] = Ranked(name, counted, total)
+    names = [*state.datasets, *([ALL] if ALL in tightest else [])]
+    found = [tightest.get(name, Ranked(name)) for name in names]
+    return sorted(found, key=lambda one: one.gravity)
 
 
-def _gravity(counted: Counted, total: Balance) -> tuple[int, bool, bool, Decimal]:
-    left = Decimal(total.remaining) / max(counted.rule.limit.epsilon, Decimal("1e-30"))
+def rows(page: Page) -> list[Row]:
+    """Return a row for each dataset, and for all together where a limit is; worst first."""
+    return [row_of(page, one) for one in ranked(page)]
+
+
+def _gravity(counted: Any, total: Any) -> tuple[int, bool, bool, Decimal]:
+    left = Decimal(total.remaining) / max(counted.rule.limit.epsilon, _LEAST)
     whole, blocks = counted.rule.span is None, counted.rule.action == "block"
     return STATUSES.index(total.status), whole, blocks, -left
 
 
-def _row(page: Page, name: str, found: tuple[Counted, Balance] | None) -> Row:
-    state = page.followed.state
-    if found is None:
+def row_of(page: Page, one: Ranked) -> Row:
+    """Return the row of a dataset, with its forecast and what a usual request costs."""
+    state, name, counted, total = page.followed.state, *one
+    if counted is None or total is None:
         return Row(population=state.ledger, dataset=name, status=NO_LIMIT)
-    counted, total = found
     return Row(
         population=state.ledger,
         dataset=name,

@@ -12,7 +12,7 @@ from accountant.budget.decide.proposing import why
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
 from accountant.budget.state import ALL
-from accountant.console.facts.accounts import Row, rows
+from accountant.console.facts.accounts import NO_LIMIT, Row, ranked, row_of
 from accountant.console.facts.proposed import question
 from accountant.ledger.events import microseconds, rfc3339
 from accountant.privacy.units import INFINITE, Currency
@@ -26,6 +26,8 @@ from accountant.reporting.words import shortened
 
 WEEK: Final = 7
 """Days, of UTC, today included."""
+MOST_ROWS: Final = 100
+"""Accounts that are shown, the worst; the page of the population has all."""
 MOST: Final = 20
 """Needs of one sort that are listed singly; the others are counted."""
 Kind = Literal["alarm", "over", "proposal", "request", "finding"]
@@ -60,12 +62,13 @@ class Held(Struct, frozen=True):
 
 
 class HomeFacts(Struct, frozen=True):
-    """One population."""
+    """One population. ``accounts`` are the worst; ``datasets``: by status, how many there are."""
 
     name: str
     unit: str
     needs: tuple[Need, ...]
     accounts: tuple[Row, ...]
+    datasets: dict[str, int]
     week: Week
     held: Held
     waiting: int
@@ -74,7 +77,8 @@ class HomeFacts(Struct, frozen=True):
 
 def home(page: Page) -> HomeFacts:
     """Return what the first page shows of a population."""
-    state, found = page.followed.state, tuple(rows(page))
+    state, places = page.followed.state, ranked(page)
+    found = tuple(row_of(page, one) for one in places[:MOST_ROWS])
     facts = custody(page)
     today = page.now // DAY
     activity, opened = page.followed.activity, [g.opened for g in state.open.values()]
@@ -83,6 +87,7 @@ def home(page: Page) -> HomeFacts:
         unit=state.people().called() if state.population else "one person",
         needs=tuple(needs(page, found, facts)),
         accounts=found,
+        datasets=Counter(one.total.status if one.total else NO_LIMIT for one in places),
         week=Week(
             dict(activity.within(today - WEEK + 1, today)),
             dict(activity.within(today - 2 * WEEK + 1, today - WEEK)),
@@ -200,8 +205,3 @@ _SORTS: Final = {
         "What expires is charged in full.",
     ),
 }
-
-
-def tally(needs: list[Need]) -> Counter[Kind]:
-    """Return how many needs of each kind there are."""
-    return Counter(one.kind for one in needs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 from accountant.budget.errors import Problem
 from accountant.console.access import pages
 from accountant.console.facts.accounts import Row
-from accountant.console.facts.home import KINDS, HomeFacts, Need, home
+from accountant.console.facts.home import KINDS, MOST_ROWS, HomeFacts, Need, home
 from accountant.console.framing import Overseen, Visit
 from accountant.ledger.events import microseconds
 from accountant.reporting.custody import LedgerFacts
@@ -22,8 +22,6 @@ from accountant.reporting.desk import Behind
 from accountant.reporting.numbers import counted, lasted
 from accountant.store import StoreError
 
-MOST_ROWS: Final = 100
-"""Accounts that Home lists; the pages of the populations have all."""
 _SECOND: Final = 1_000_000
 
 
@@ -79,14 +77,15 @@ def told(found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int) -> 
     needs = [(one.name, need) for one in facts for need in one.needs]
     needs.sort(key=lambda pair: KINDS.index(pair[1].kind))
     accounts = sorted((row for one in facts for row in one.accounts), key=lambda row: row.gravity)
+    datasets = sum((Counter(one.datasets) for one in facts), Counter[str]())
     return {
         "headline": headline([need for _, need in needs]),
-        "lede": lede([need for _, need in needs], accounts),
+        "lede": lede([need for _, need in needs], datasets),
         "needs": needs,
         "behind": [Reading(n, *one) for n, one in found if isinstance(one, Behind)],
         "unread": [one for _, one in found if isinstance(one, Unread)],
         "accounts": accounts[:MOST_ROWS],
-        "more_accounts": max(0, len(accounts) - MOST_ROWS),
+        "more_accounts": max(0, datasets.total() - MOST_ROWS),
         "populations": [one.name for one in facts],
         "several": len(found) > 1,
         "unit": facts[0].unit if len(facts) == 1 else "one person",
@@ -105,15 +104,17 @@ def headline(needs: Sequence[Need]) -> str:
     return f"{number} {'matter needs' if n == 1 else 'matters need'} you"
 
 
-def lede(needs: Sequence[Need], accounts: Sequence[Row]) -> str:
-    """Return the second sentence: what the matters are, or how the accounts are."""
+def lede(needs: Sequence[Need], datasets: Mapping[str, int]) -> str:
+    """Return the second sentence: what the matters are, or how the accounts are. ``datasets``: by
+    status, how many there are.
+    """
     counts = Counter(one.kind for one in needs)
     parts = [_PARTS[kind](counts[kind]) for kind in KINDS if counts[kind]]
     if parts:
         text = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
         return text[0].upper() + text[1:] + "."
-    near = sum(row.status in ("near", "used_up") for row in accounts)
-    if not accounts:
+    near = datasets.get("near", 0) + datasets.get("used_up", 0)
+    if not any(datasets.values()):
         return "No dataset has a limit yet."
     if near:
         are = "account is" if near == 1 else "accounts are"

@@ -1,0 +1,101 @@
+"""The officer's pages on long ledgers with many accounts, and grants beside those who read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from accountant.budget.commands import AskGrant, CommitGrant, Envelope
+from accountant.config.settings import Settings
+from accountant.console.facts.home import HomeFacts, home
+from accountant.console.pages.home import told
+from accountant.console.rendering import Frame, render
+from accountant.reporting.desk import Desk
+from accountant.runtime.service import Service
+from accountant.store.ledgers import Ledgers
+from accountant.store.migrate import migrate
+from accountant.store.vault import Vault
+from bench.asking import open_ledger
+
+ACCOUNTS: Final = 1_000
+LONG: Final = 100_000
+MILLION: Final = 1_000_000
+PAGE: Final = 1_000
+LOOKS: Final = 15
+LEDGER: Final = "many"
+Row = dict[str, Any]
+
+
+def pages(folder: Path) -> list[Row]:
+    """Home with a thousand accounts after 10^5 events."""
+    return _measured(folder, LONG)
+
+
+def million(folder: Path) -> list[Row]:
+    """Home with a thousand accounts after 10^6 events."""
+    return _measured(folder, MILLION)
+
+
+def _measured(folder: Path, events: int) -> list[Row]:
+    place = folder / f"console{events}"
+    place.mkdir()
+    url = f"sqlite:///{place}/accountant.db"
+    migrate(url)
+    with closing(Service(Ledgers(url), vault=Vault(Settings(home=place).home))) as service:
+        open_ledger(service, LEDGER, [f"d{i}" for i in range(ACCOUNTS)])
+        asked = _requests()
+        while (left := events - service.head(LEDGER).size) > 0:
+            answers = service.execute_all(LEDGER, list(islice(asked, min(PAGE, left))))
+            done = answers[: max(0, left - len(answers))]
+            commits = [CommitGrant(grant=f"g{answer.entries[0].sequence}") for answer in done]
+            service.execute_all(LEDGER, [Envelope("bench", commit) for commit in commits])
+        desk = Desk(service.ledgers)
+        started = time.perf_counter()
+        now = service.time()
+        while not isinstance(desk.ask(LEDGER, home, now, None, 600), HomeFacts):
+            pass
+        cold = time.perf_counter() - started
+        again, after = [], []
+        for _ in range(LOOKS):
+            again.append(_look(desk, now))
+            service.execute_all(LEDGER, list(islice(asked, 1)))
+            after.append(_look(desk, now))
+        desk.close()
+    past = f"{events:,} events, {ACCOUNTS:,} accounts"
+    return [
+        {"what": "the first page is ready after", "value": cold, "unit": "s", "beside": past},
+        {"what": "Home", "value": median(again) * 1e3, "unit": "ms", "beside": past},
+        {"what": "Home after a grant", "value": median(after) * 1e3, "unit": "ms", "beside": past},
+    ]
+
+
+def _look(desk: Desk, now: int) -> float:
+    """The seconds from the question to the page."""
+    started = time.perf_counter()
+    found = desk.ask(LEDGER, home, now)
+    frame = Frame("olive", "officer", "", "home", LEDGER, (LEDGER,), now)
+    render("home.html.j2", frame, exact=False, **told([(LEDGER, found)], now))
+    return time.perf_counter() - started
+
+
+def _requests() -> Iterator[Envelope]:
+    """Grants on all datasets in turn, no two alike."""
+    number = 0
+    while True:
+        number += 1
+        scale = f"{1_000 + number % 7_919}.{number % 97:02}"
+        mechanism = {"kind": "laplace", "sensitivity": "1", "scale": scale}
+        asked = AskGrant.model_validate(
+            {
+                "dataset": f"d{number % ACCOUNTS}",
+                "mechanisms": [mechanism],
+                "purpose": f"study {number % 500}",
+                "ttl_seconds": 10**6,
+            }
+        )
+        yield Envelope("bench", asked, f"c{number}")
