@@ -60,12 +60,13 @@ def _missing(words: Sequence[str]) -> str | None:
     # Nothing multiplies matrices, so NumPy need not start threads for that.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        from accountant.runtime.memory import collection_paused  # noqa: PLC0415
+        from accountant.runtime.memory import collect_rarely, collection_paused  # noqa: PLC0415
 
         with collection_paused():
             from accountant import cli  # noqa: PLC0415
 
             cli.load(words)
+        collect_rarely()
     except ModuleNotFoundError as missing:
         name = missing.name or ""
         if name == _FIRST:  # there is the client's distribution alone

@@ -35,7 +35,7 @@ from accountant.door.messages import Reply, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.reporting.statement import lifetime_sums
 from accountant.reporting.texts import ERASED
-from accountant.runtime.service import Answer, Preview, Service
+from accountant.runtime.service import Answer, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
 _REPLAYED: Final = (b"idempotent-replay", b"true")
@@ -393,24 +393,6 @@ def previews_view(found: Sequence[Foreseen], sequence: int) -> deciding.Previews
         kept = _KEPT.decode(one.entry.body)
         items.append({"outcome": one.outcome, "charge": amounts(kept.total), "flags": _flags(kept)})
     return {"items": items, "granted": sum(one.granted for one in found), "sequence": sequence}
-
-
-def preview_view(preview: Preview) -> deciding.Preview:
-    """Return a preview as the API serves it."""
-    found: deciding.Preview = {
-        "decision": decided(preview.decision),
-        "charge": amounts(preview.request.total),
-        "fits": preview.fits,
-        "sequence": preview.sequence,
-    }
-    if found["decision"]["outcome"] == "approve":
-        asks = ", ".join(one.rule for one in preview.decision.holding)
-        found["note"] = f"it would wait for a person, whose approval {asks} asks for"
-    if per := preview.request.costs.bill.per:
-        found["charge_per"] = {unit: amounts(charge) for unit, charge in per}
-    if preview.request.on.beyond:
-        found["charged_to"] = list(preview.request.datasets)
-    return found
 
 
 def ready(service: Service) -> Health:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import orjson
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from accountant.api.strict_json import parse
 from accountant.budget.commands import (
@@ -100,8 +100,9 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 _OUTLINE: Final = msgspec.json.Decoder(_Outline)
 _ITEM: Final[msgspec.json.Decoder[_Item]] = msgspec.json.Decoder(_Item)
 _BATCH: Final = msgspec.json.Decoder(_Batch)
-_MECHANISMS: Final[TypeAdapter[Mechanisms]] = TypeAdapter(Mechanisms)
-_SUBJECTS: Final[TypeAdapter[SubjectsField]] = TypeAdapter(SubjectsField)
+_LATER: Final = ConfigDict(defer_build=True)
+_MECHANISMS: Final[TypeAdapter[Mechanisms]] = TypeAdapter(Mechanisms, config=_LATER)
+_SUBJECTS: Final[TypeAdapter[SubjectsField]] = TypeAdapter(SubjectsField, config=_LATER)
 
 
 class Quick:

@@ -22,7 +22,7 @@ from accountant.budget.waiting.queue import Waiting
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, NOTHING, Charge
 from accountant.reporting.texts import PAGE, Texts
-from accountant.runtime.reader import Approvable
+from accountant.runtime.reader import Approvable, Preview
 from accountant.runtime.service import Service
 
 ENDED_WAITS: Final = ("admitted", "timed out", "cancelled", "declined")
@@ -228,3 +228,21 @@ def _counted(service: Service, grant: Settled, end: Event) -> tuple[int, int]:
         found = next((body for body in counts if body["command"]["grant"] == grant.id), found)
         stop = first
     return found.get("positives", 0), found.get("negatives", 0)
+
+
+def preview_view(preview: Preview) -> deciding.Preview:
+    """Return a preview as the API serves it."""
+    found: deciding.Preview = {
+        "decision": decided(preview.decision),
+        "charge": amounts(preview.request.total),
+        "fits": preview.fits,
+        "sequence": preview.sequence,
+    }
+    if found["decision"]["outcome"] == "approve":
+        asks = ", ".join(one.rule for one in preview.decision.holding)
+        found["note"] = f"it would wait for a person, whose approval {asks} asks for"
+    if per := preview.request.costs.bill.per:
+        found["charge_per"] = {unit: amounts(charge) for unit, charge in per}
+    if preview.request.on.beyond:
+        found["charged_to"] = list(preview.request.datasets)
+    return found

@@ -114,7 +114,7 @@ ArrivalsRow = tuple[str, int, str, str, str, str, Big | None, Annotated[int, Fie
 """The account that requests were counted in, until when they count, and whether there are cells."""
 
 
-class Head(BaseModel, frozen=True, extra="forbid", strict=True):
+class Head(BaseModel, frozen=True, extra="forbid", strict=True, defer_build=True):
     """Everything but the columns. Dictionaries are lists, which keep their order. Currencies,
     charges, selections and texts are listed once and referred to by their numbers.
     """

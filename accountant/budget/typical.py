@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from accountant.budget.accounts.epochs import Start, adopted_by
 from accountant.budget.rules.limit import LimitRule
@@ -34,7 +34,9 @@ TYPICAL: Final[dict[str, list[dict[str, Any]]]] = {
         {"kind": "gaussian", "scale": "4", "sampling": {"poisson": "0.1"}} | _ONE
     ],
 }
-_ADAPTER: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(list[Mechanism])
+_ADAPTER: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(
+    list[Mechanism], config=ConfigDict(defer_build=True)
+)
 
 
 def work_of(rule: LimitRule, relation: Relation) -> Iterator[tuple[str, Total]]:

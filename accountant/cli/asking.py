@@ -80,7 +80,7 @@ def preview(
 
     Exit code 1 if it would be blocked.
     """
-    from accountant.api.answers import preview_view  # noqa: PLC0415
+    from accountant.api.views import preview_view  # noqa: PLC0415
     from accountant.budget.commands import AskGrant  # noqa: PLC0415
 
     command = AskGrant.model_validate(parse(common.read_bytes(file)))

@@ -15,6 +15,7 @@ from accountant.budget.state import State
 from accountant.budget.trials.backtest import Backtest, Compared, Tally, tally, to_json
 from accountant.cli import common
 from accountant.cli.policies import File, policy
+from accountant.cli.progress import progress
 from accountant.ledger.events import Event, rfc3339
 from accountant.runtime.clock import wall_clock
 
@@ -52,7 +53,7 @@ def backtest(
         if size == 0:
             raise NotFound("unknown-population", f"no population is called {population!r}")
         stored = (row.body for row in islice(service.stream(population), size))
-        with common.progress() as bar:
+        with progress() as bar:
             events = map(Event.from_bytes, bar.track(stored, total=size, description="deciding"))
             tested, (total, changed) = _tested(population, events, other, since)
     if json:

@@ -1,4 +1,4 @@
-"""Shared by all commands: options, output, progress bars, the service on the local database."""
+"""Shared by all commands: options, output, the service on the local database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import progress as bars
 from rich.console import Console
 from rich.text import Text
 
@@ -174,16 +173,3 @@ def say(text: str, style: str | None = None) -> None:
 def print_json(document: Any) -> None:
     """Print JSON on standard output, unstyled."""
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-class _Rate(bars.ProgressColumn):
-    def render(self, task: bars.Task) -> Text:
-        """Return the items per second, or nothing while they are unknown."""
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
-
-
-def progress() -> bars.Progress:
-    """Return a progress bar on standard error, which disappears when done."""
-    text, done = bars.TextColumn("{task.description}"), bars.MofNCompleteColumn()
-    columns = (text, bars.BarColumn(), done, _Rate(), bars.TimeRemainingColumn())
-    return bars.Progress(*columns, console=errors, transient=True)

@@ -16,6 +16,7 @@ from accountant.budget.commands import AcceptTime, ConfirmChange, Envelope, Resu
 from accountant.budget.custody.revaluation import Corrections
 from accountant.budget.errors import Invalid, NotFound
 from accountant.cli import common
+from accountant.cli.progress import progress
 from accountant.cli.proposing import KeyFile, person, proposal_of, show_proposal
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.engine import FORMER
@@ -97,7 +98,7 @@ def revalue(
             f"the bound of {' or '.join(unknown)} was never corrected; corrected bounds: {known}",
         )
     corrections = Corrections(frozenset(kind))
-    with common.local_service() as service, common.progress() as bars:
+    with common.local_service() as service, progress() as bars:
         size = service.adopt_engine(population, by=common.operator())
         task = bars.add_task("reading", total=size)
         for row in islice(service.stream(population), size):
@@ -215,7 +216,7 @@ def fleet(
             "not-installed",
             f"{missing.name} is not installed: pip install 'privacy-accountant[fleet]'",
         ) from None
-    with common.local_service() as service, common.progress() as bars:
+    with common.local_service() as service, progress() as bars:
         publisher = common.publisher_of(service)
         names = sorted(set(population)) if population else service.populations()
         if not names:

@@ -19,6 +19,7 @@ from accountant.budget.replay import Replay
 from accountant.budget.state import State
 from accountant.cli import common
 from accountant.cli.asking import show_accounts
+from accountant.cli.progress import progress
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.publishing.export import covering, write_bundle, write_tiles
 from accountant.reporting.statement import accounts_json
@@ -52,18 +53,18 @@ def export(
     local: common.LocalOption = False,
 ) -> None:
     """Write a ledger as evidence that can be checked offline, up to a checkpoint signed now."""
-    with common.local_service() as service, common.progress() as bars:
+    with common.local_service() as service, progress() as bars:
         ledgers = service.ledgers
         signed, state = common.publisher_of(service).signed_state(population)
         entries = range(signed.size) if tiles else covering(first, last, signed.size)
         task = bars.add_task("exporting", total=len(entries))
-        progress = partial(bars.advance, task)
+        advance = partial(bars.advance, task)
         if tiles:
-            write_tiles(file, ledgers, population, signed, progress)
+            write_tiles(file, ledgers, population, signed, advance)
         else:
             with whole(file) as handle:
                 source = ledgers, population, signed, state, entries
-                write_bundle(handle, *source, with_texts=not without_texts, progress=progress)
+                write_bundle(handle, *source, with_texts=not without_texts, progress=advance)
     common.say(f"wrote {file}: checkpoint of {signed.size} events")
 
 
@@ -89,7 +90,7 @@ def verify_(
     Exit code 1 if there is a finding.
     """
     earlier = [path.read_bytes() for path in checkpoint or []]
-    with ExitStack() as stack, common.progress() as bars:
+    with ExitStack() as stack, progress() as bars:
         handles = [stack.enter_context(path.open("rb")) for path in bundles]
         task = bars.add_task("verifying", total=None)
         verdict = verify(
@@ -251,7 +252,7 @@ def _replayed(
             yield body
         tree, _ = tree.grown(leaves)
 
-    with common.progress() as bars:
+    with progress() as bars:
         task = bars.add_task("replaying", total=total)
         step = Replay(State(ledger))
         for step in replay_on(ledger, hashed(), total, processes):

@@ -33,6 +33,7 @@ from accountant.budget.malformed import in_one_line, reasons
 from accountant.budget.request import prepare
 from accountant.budget.state import State
 from accountant.cli import common
+from accountant.cli.progress import progress
 from accountant.reporting.files import write_whole
 from accountant.runtime.service import Answer, Service
 from accountant.store.ledgers import Moved
@@ -65,7 +66,7 @@ def import_(
     """
     if batch is None and file == "-":
         raise Invalid("unnamed-import", "standard input needs a name: give one with --batch")
-    with common.local_service() as service, _opened(file) as lines, common.progress() as bars:
+    with common.local_service() as service, _opened(file) as lines, progress() as bars:
         beside = None if file == "-" else Path(file + ".progress")
         run = Import(service, population, client, batch is not None, batch or Path(file).name)
         counts = run.run(lines, beside, bars)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import orjson
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from accountant.budget.batches import REFUSED as BATCH_REFUSED
 from accountant.budget.batches import as_single
@@ -57,7 +57,9 @@ UNVERIFIABLE: Final = "unverifiable-claim"
 _ONLY_FLAGS: Final = frozenset({UNVERIFIABLE, RELAXED})
 """Codes of what never blocks, whatever the rule's action is."""
 
-_MECHANISMS: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(Mechanisms)
+_MECHANISMS: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(
+    Mechanisms, config=ConfigDict(defer_build=True)
+)
 
 _LISTED: Final[dict[str, Callable[[Compared | Finding], bool]]] = {
     "overrun": lambda one: one.action == "block" and one.code == "budget-exceeded",

@@ -19,7 +19,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    text,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -31,7 +30,6 @@ TERMS: Final = (
 """The few events that define the population, its datasets or the bounds. They have an index of
 their own.
 """
-_WHERE: Final = text(TERMS)
 _NAME: Final = String(64)
 
 
@@ -54,7 +52,7 @@ EVENT: Final = Table(
     _column("time", BigInteger),
     _column("body", LargeBinary),
     _column("leaf", LargeBinary),
-    Index("event_terms", "ledger", "sequence", sqlite_where=_WHERE, postgresql_where=_WHERE),
+    Index("event_terms", "ledger", "sequence"),  # where TERMS: to say so loads both dialects
 )
 """One event as its canonical bytes, with its leaf hash in the ledger's tree."""
 

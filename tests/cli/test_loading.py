@@ -50,6 +50,32 @@ def test_grants_are_answered_before_the_framework_is_loaded() -> None:
     assert not found & {"fastapi", "apscheduler", "alembic", "jinja2", "scipy", "uvicorn"}
 
 
+ASKED = """
+import sys
+from accountant.cli import load
+load(["preview"])
+from accountant.api import views
+from accountant.privacy.mechanisms import Mechanism
+from accountant.runtime import service
+from accountant.store import sqlite
+from typing import get_args
+ready = [kind.__name__ for kind in get_args(get_args(Mechanism)[0]) if kind.__pydantic_complete__]
+print(*sys.modules, *ready)
+"""
+
+
+def test_a_request_beside_the_database_waits_for_nothing_that_it_does_not_need() -> None:
+    """What previews a request loads no web framework, no driver of another database, and makes no
+    model of a mechanism ready before one is read.
+    """
+    code = [sys.executable, "-c", ASKED]
+    found = set(subprocess.run(code, check=True, capture_output=True, text=True).stdout.split())
+    assert "accountant.store.sqlite" in found
+    assert not found & {"alembic", "jinja2", "scipy", "starlette"}
+    assert not found & {"psycopg", "sqlalchemy.dialects.postgresql"}
+    assert not found & {"Laplace", "Gaussian", "Composed", "Declared"}
+
+
 INTERRUPTED = """
 import os, signal, sys
 class Finder:

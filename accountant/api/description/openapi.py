@@ -35,7 +35,7 @@ from accountant.privacy.mechanisms import Amount, Mechanism
 Schema = dict[str, Any]
 Alternatives = dict[str, tuple[str, list[Schema]]]
 """The keyword and the alternatives of types that pydantic writes out wherever they occur."""
-_STORED: Final = ("KeyMade", "Positions", "Sealed")
+_STORED: Final = ("Confirmation", "KeyMade", "Positions", "Sealed")
 """Components that stand for what the service adds, long lists and free texts: in no request."""
 PURPOSE: Final = (
     "Knows how much differential privacy an organisation has spent, and says no in time."

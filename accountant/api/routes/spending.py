@@ -22,7 +22,7 @@ from accountant.api.access import (
     TheService,
     of_a_population,
 )
-from accountant.api.answers import preview_view, previews_view, respond_to_batch
+from accountant.api.answers import previews_view, respond_to_batch
 from accountant.api.models import deciding
 from accountant.api.models import spending as models
 from accountant.api.polling import (
@@ -34,7 +34,7 @@ from accountant.api.requests import (
     only_own,
     read_batch,
 )
-from accountant.api.views import grant_view, listed
+from accountant.api.views import grant_view, listed, preview_view
 from accountant.budget import commands as ask
 from accountant.budget.errors import Problem
 

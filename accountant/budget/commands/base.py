@@ -160,7 +160,7 @@ Reasons = Annotated[dict[Identifier, Text], Field(max_length=MOST_DIMENSIONS)]
 Count = Annotated[StrictInt, Field(ge=0, le=10**9)]
 
 
-class Command(BaseModel, frozen=True, extra="forbid"):
+class Command(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """Base of all commands. ``needs_key``: without an idempotency key a retry would spend twice."""
 
     command: ClassVar[str]

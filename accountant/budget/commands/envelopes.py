@@ -96,7 +96,7 @@ _KINDS: list[type[Command]] = [AskGrant, CommitGrant, ReleaseGrant, RecordInvoca
 _Item: Any = reduce(or_, map(_item, _KINDS))
 
 
-class BatchRequest(BaseModel, frozen=True, extra="forbid"):
+class BatchRequest(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """Commits, releases and grants, all or nothing; or invocations, all recorded."""
 
     needs_key: ClassVar[bool] = True
@@ -113,7 +113,7 @@ class BatchRequest(BaseModel, frozen=True, extra="forbid"):
         ]
 
 
-class PreviewRequest(BaseModel, frozen=True, extra="forbid"):
+class PreviewRequest(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """Requests that are previewed one after another."""
 
     items: Annotated[list[AskGrant], Field(min_length=1, max_length=MOST_ITEMS)] = Field(

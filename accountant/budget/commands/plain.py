@@ -15,7 +15,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import orjson
-from pydantic import Field, StrictInt, TypeAdapter
+from pydantic import ConfigDict, Field, StrictInt, TypeAdapter
 
 from accountant.budget import commands as ask
 from accountant.budget.commands import construct
@@ -160,8 +160,12 @@ Reader = Callable[[Any], Any]
 """Reads a field. Raises ValueError, KeyError or TypeError if it is not valid."""
 
 
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind, config=ConfigDict(defer_build=True))
+
+
 def _field(kind: Any) -> Reader:
-    return partial(TypeAdapter(kind).validate_python, context=ask.STORED)
+    return partial(_adapter(kind).validate_python, context=ask.STORED)
 
 
 _FREE_TEXT: Final = _field(ask.FreeText)
@@ -199,7 +203,7 @@ def _free_text(value: Any) -> Any:
 
 def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Reader:
     """Return a reader of a long part. It raises ValueError unless the part is in canonical form."""
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    adapter = _adapter(kind)
 
     def read(data: bytes) -> tuple[Any, bytes]:
         if (found := plainly(data)) is not None and found[1] == data:
@@ -216,7 +220,7 @@ def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Re
 
 _MECHANISMS: Final = _part(ask.Mechanisms, mechanisms)
 _SUBJECTS: Final = _part(ask.SubjectsField, subjects)
-_GROUPS: Final[TypeAdapter[Any]] = TypeAdapter(ask.SubjectsField)
+_GROUPS: Final = _adapter(ask.SubjectsField)
 _JUDGED: Final[dict[str, Reader]] = {
     "dataset": _names,
     "mechanisms": _MECHANISMS,

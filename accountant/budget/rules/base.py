@@ -56,7 +56,7 @@ HOLDING: Final = frozenset({"approve", "block"})
 class Strict(BaseModel):
     """A part of a policy: immutable, without unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Compared(NamedTuple):

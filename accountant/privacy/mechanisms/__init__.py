@@ -73,6 +73,4 @@ KINDS: Final = tuple(get_args(each.model_fields["kind"].annotation)[0] for each 
 PLAIN: Final = {name: each for name, each in zip(KINDS, _CLASSES, strict=True) if each.plain}
 """Kinds that need nothing but positive amounts."""
 
-for _kind in _CLASSES:
-    if issubclass(_kind, compound.Compound):  # its parts are of any kind, these included
-        _kind.model_rebuild(_types_namespace={"Mechanism": Mechanism})
+compound.AnyKind.kinds = Mechanism

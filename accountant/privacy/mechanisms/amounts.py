@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 import re
 from collections.abc import Callable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from textwrap import dedent
 from typing import Annotated, Any, Final, LiteralString
 
 from pydantic import (
@@ -37,17 +42,36 @@ _ALLOWED: Final = (
 
 
 class Record(BaseModel):
-    """An immutable value without unknown fields. The API shows the text under each field."""
+    """An immutable value without unknown fields. The API shows the text under each field.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    A model is made ready when the first value of its kind is read: a request needs one of many.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         found: dict[str, Any] = handler(schema)
-        for field in handler.resolve_ref_schema(found).get("properties", {}).values():
-            if "description" in field:
-                field["description"] = " ".join(field["description"].split())
+        bases = [base for base in reversed(cls.__mro__) if issubclass(base, Record)]
+        texts = {name: text for base in bases for name, text in _texts(base).items()}
+        for name, field in handler.resolve_ref_schema(found).get("properties", {}).items():
+            if (text := field.get("description") or texts.get(name)) is not None:
+                field["description"] = " ".join(text.split())
         return found
+
+
+@cache
+def _texts(model: type[Record]) -> dict[str, str]:
+    """Return the text under each field of a model, from its source. Pydantic can collect them too
+    (use_attribute_docstrings), but parses the sources of all models whenever they are imported.
+    """
+    [found] = ast.parse(dedent(inspect.getsource(model))).body
+    return {
+        field.target.id: str(text.value.value)
+        for field, text in pairwise(getattr(found, "body", []))
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
 
 
 def exactly_one(code: LiteralString, *fields: LiteralString) -> Any:

@@ -17,7 +17,6 @@ from pydantic import (
     PlainValidator,
     Tag,
     TypeAdapter,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -215,7 +214,8 @@ _PER: Final[TypeAdapter[dict[str, Decimal | Norms]]] = TypeAdapter(
     Annotated[
         dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")], Sensitivity],
         Field(min_length=1, max_length=MOST_UNITS),
-    ]
+    ],
+    config=ConfigDict(defer_build=True),
 )
 
 
@@ -231,25 +231,27 @@ def _write_per(found: tuple[tuple[str, Decimal | Norms], ...] | None) -> Any:
     return found and _PER.dump_python(dict(found), mode="json", exclude_defaults=True)
 
 
-def _schema_of_per() -> dict[str, Any]:
-    """Return the schema of sensitivities by unit without references to definitions."""
-    found = _PER.json_schema()
-    norms = found.pop("$defs")["Norms"]
+class _DescribedPer:
+    """Describes sensitivities by unit, in a JSON schema, without references to definitions."""
 
-    def without(part: Any) -> Any:
-        if not isinstance(part, dict):
-            return [without(one) for one in part] if isinstance(part, list) else part
-        return norms if "$ref" in part else {name: without(one) for name, one in part.items()}
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: Any, __: Any) -> dict[str, Any]:
+        found = _PER.json_schema()
+        norms = found.pop("$defs")["Norms"]
 
-    schema: dict[str, Any] = without(found)
-    return schema
+        def without(part: Any) -> Any:
+            if not isinstance(part, dict):
+                return [without(one) for one in part] if isinstance(part, list) else part
+            return norms if "$ref" in part else {name: without(one) for name, one in part.items()}
+
+        return {"anyOf": [without(found), {"type": "null"}]}
 
 
 SensitivityPer = Annotated[
     tuple[tuple[str, Decimal | Norms], ...] | None,
     PlainValidator(_read_per),
     PlainSerializer(_write_per),
-    WithJsonSchema({"anyOf": [_schema_of_per(), {"type": "null"}]}),
+    _DescribedPer,
 ]
 
 

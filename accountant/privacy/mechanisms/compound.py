@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Real, ball
@@ -37,12 +37,18 @@ from accountant.privacy.mechanisms.base import (
 )
 from accountant.privacy.mechanisms.selection import Exponential, Releases, SparseVector
 
-if TYPE_CHECKING:
-    Mechanism = BaseMechanism
-else:
-    Mechanism = "Mechanism"  # the union of all kinds, which __init__.py fills in
-
 _MOST_LEVELS: Final = 8
+
+
+class AnyKind:
+    """Reads a part as a mechanism of any kind, the compound ones included."""
+
+    kinds: ClassVar[Any]
+    """The union of all kinds, which ``__init__.py`` fills in."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(cls.kinds)
 
 
 def base_of(value: Any) -> Any:
@@ -72,8 +78,8 @@ def _levels(mechanism: BaseMechanism) -> int:
     return 1 + max(map(_levels, parts), default=0)
 
 
-Part = Annotated[Mechanism, AfterValidator(part_of)]
-Base = Annotated[Mechanism, AfterValidator(base_of)]
+Part = Annotated[BaseMechanism, AnyKind, AfterValidator(part_of)]
+Base = Annotated[BaseMechanism, AnyKind, AfterValidator(base_of)]
 Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=1000)]
 
 

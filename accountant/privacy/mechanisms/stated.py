@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    ConfigDict,
     Field,
     PlainSerializer,
     PlainValidator,
     StringConstraints,
     TypeAdapter,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -31,7 +31,7 @@ from accountant.privacy.mechanisms.base import (
 
 _Order = Annotated[str, StringConstraints(pattern=r"^([2-9]|[1-9][0-9]{1,5})$")]
 _Table = Annotated[dict[_Order, NonNegative], Field(min_length=1, max_length=100)]
-_TABLE: TypeAdapter[dict[str, Decimal]] = TypeAdapter(_Table)
+_TABLE: TypeAdapter[dict[str, Decimal]] = TypeAdapter(_Table, config=ConfigDict(defer_build=True))
 
 
 def _read(value: Any) -> tuple[tuple[int, Decimal], ...]:
@@ -40,11 +40,19 @@ def _read(value: Any) -> tuple[tuple[int, Decimal], ...]:
     return tuple(sorted((int(order), tau) for order, tau in found.items()))
 
 
+class _DescribedTable:
+    """Describes the table, in a JSON schema, as documents spell it."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: Any, __: Any) -> dict[str, Any]:
+        return _TABLE.json_schema()
+
+
 Divergences = Annotated[
     tuple[tuple[int, Decimal], ...],
     PlainValidator(_read),
     PlainSerializer(lambda points: {str(order): plain(tau) for order, tau in points}),
-    WithJsonSchema(_TABLE.json_schema()),
+    _DescribedTable,
 ]
 """Renyi divergences by order: an object in documents, sorted pairs here."""
 
