@@ -1,14 +1,22 @@
 """The mechanism catalogue: the cost of each kind of randomised answer, derived from its parameters.
 
 There is one file a family. A new kind is a model in the file of its family, and a line in
-``Mechanism``; ``price`` asks it.
+``AnyKind``; ``price`` asks it.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
-from pydantic import Field
+from pydantic import (
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializationInfo,
+    TypeAdapter,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from accountant.privacy.mechanisms import (
     additive,
@@ -40,7 +48,7 @@ __all__ = [
     "price",
 ]
 
-Mechanism = Annotated[
+AnyKind = Annotated[
     additive.Laplace
     | additive.DiscreteLaplace
     | additive.Gaussian
@@ -66,11 +74,54 @@ Mechanism = Annotated[
     Field(discriminator="kind"),
 ]
 
-_CLASSES: Final = get_args(get_args(Mechanism)[0])
+_CLASSES: Final = get_args(get_args(AnyKind)[0])
 
 KINDS: Final = tuple(get_args(each.model_fields["kind"].annotation)[0] for each in _CLASSES)
 
 PLAIN: Final = {name: each for name, each in zip(KINDS, _CLASSES, strict=True) if each.plain}
 """Kinds that need nothing but positive amounts."""
 
-compound.AnyKind.kinds = Mechanism
+compound.PartOfAnyKind.kinds = AnyKind
+_ANY: Final[TypeAdapter[BaseMechanism]] = TypeAdapter(AnyKind, config=ConfigDict(defer_build=True))
+_BY_KIND: Final = dict(zip(KINDS, _CLASSES, strict=True))
+
+
+class _ByKind:
+    """Reads a mechanism by the model of its kind, the only one that has to be made ready for it;
+    what has none is left to the union of all kinds, which says why.
+    """
+
+    @staticmethod
+    def read(value: Any) -> BaseMechanism:
+        """Return the mechanism. Raises pydantic's errors."""
+        if isinstance(value, BaseMechanism):
+            return value
+        kind = value.get("kind") if isinstance(value, dict) else None
+        model: type[BaseMechanism] | None = _BY_KIND.get(kind) if isinstance(kind, str) else None
+        return _ANY.validate_python(value) if model is None else model.model_validate(value)
+
+    @staticmethod
+    def write(value: BaseMechanism, info: SerializationInfo) -> dict[str, Any]:
+        """Return the mechanism as what holds it is written."""
+        return value.model_dump(
+            mode=info.mode,
+            by_alias=info.by_alias,
+            exclude_unset=info.exclude_unset,
+            exclude_defaults=info.exclude_defaults,
+            exclude_none=info.exclude_none,
+        )
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
+        written = core_schema.plain_serializer_function_ser_schema(cls.write, info_arg=True)
+        return core_schema.no_info_plain_validator_function(cls.read, serialization=written)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, _: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return handler(_ANY.core_schema)
+
+
+Mechanism = Annotated[AnyKind, _ByKind]
+"""A mechanism of any kind, as a field of requests and policies."""

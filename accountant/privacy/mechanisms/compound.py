@@ -40,7 +40,7 @@ from accountant.privacy.mechanisms.selection import Exponential, Releases, Spars
 _MOST_LEVELS: Final = 8
 
 
-class AnyKind:
+class PartOfAnyKind:
     """Reads a part as a mechanism of any kind, the compound ones included."""
 
     kinds: ClassVar[Any]
@@ -78,8 +78,8 @@ def _levels(mechanism: BaseMechanism) -> int:
     return 1 + max(map(_levels, parts), default=0)
 
 
-Part = Annotated[BaseMechanism, AnyKind, AfterValidator(part_of)]
-Base = Annotated[BaseMechanism, AnyKind, AfterValidator(base_of)]
+Part = Annotated[BaseMechanism, PartOfAnyKind, AfterValidator(part_of)]
+Base = Annotated[BaseMechanism, PartOfAnyKind, AfterValidator(base_of)]
 Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=1000)]
 
 
