@@ -66,7 +66,7 @@ def _missing(words: Sequence[str]) -> str | None:
             from accountant import cli  # noqa: PLC0415
 
             cli.load(words)
-        collect_rarely()
+            collect_rarely()
     except ModuleNotFoundError as missing:
         name = missing.name or ""
         if name == _FIRST:  # there is the client's distribution alone

@@ -31,6 +31,7 @@ from bench import (
     queries,
     scale,
     schedules,
+    starts,
     waiting,
 )
 from bench.databases import databases
@@ -64,6 +65,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     queries.weights,
     scale.long_ledger,
     desk.pages,
+    starts.commands,
     waiting.queue,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [

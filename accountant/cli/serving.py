@@ -80,7 +80,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
         believed = ClockMark(chosen.home).read()
         with memory.collection_paused():
             service.start(believed, int(chosen.clock_ahead_hours * 3_600_000_000))
-        memory.collect_rarely()
+            memory.collect_rarely()
         if chosen.one_core:
             cores.share_one_core()
         if not service.credentials.all():

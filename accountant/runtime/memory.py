@@ -47,7 +47,8 @@ def collection_paused() -> Iterator[None]:
 def collect_rarely() -> None:
     """Collect young garbage only, from now on. A collection of all objects finds nothing, since the
     state stays and deciding leaves no cycles; under load it came every second and stopped all
-    threads for a fifth of one.
+    threads for a fifth of one. Called while collection is paused, it spares what was made meanwhile
+    the look that would end the pause.
     """
     gc.freeze()
     _, grown, _ = gc.get_threshold()
