@@ -142,9 +142,9 @@ def checked_name(key: str) -> str:
 
 def document(response: httpx2.Response) -> Body:
     """Return a successful answer. Raise Refused or Failed for any other."""
-    text = response.text if response.is_success else without_keys(response)
-    try:
-        body = json.loads(text)
+    text = "" if response.is_success else without_keys(response)
+    try:  # of a good answer as bytes: its text would take longer than to read it
+        body = json.loads(response.content if response.is_success else text)
     except ValueError:  # perhaps a proxy's error page
         body = None
     if response.is_success and isinstance(body, dict):
@@ -205,7 +205,6 @@ class Connection:
         self._timeout = timeout
         self._attempts, self._backoff = attempts, backoff
         self._options: dict[str, Any] = {
-            "base_url": self.url,
             "timeout": timeout,
             "verify": address.startswith("https:"),  # without TLS its certificates need not be read
             "headers": {
@@ -238,7 +237,7 @@ class Connection:
     def _request(self, call: Call[Any]) -> dict[str, Any]:
         """Return the arguments of the HTTP library."""
         about = "keys" if call.of_keys else f"populations/{self.population}"
-        place = f"/v1/{about}{call.path}"
+        place = f"{self.url}/v1/{about}{call.path}"  # whole, so that it is parsed once
         found: dict[str, Any] = {"method": call.method, "url": place, "headers": call.headers}
         if call.query:  # even an empty one would replace that of the path
             found["params"] = call.query
