@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -214,7 +215,9 @@ def server() -> Iterator[Server]:
 
 def _traversable() -> str | None:
     """Where a user without a name can reach its folder: pytest's own folders are private."""
-    return "/tmp" if os.getuid() == 0 and Path("/tmp").is_dir() else None  # noqa: S108
+    usual = Path(tempfile.gettempdir()).resolve()
+    others = all(each.stat().st_mode & stat.S_IXOTH for each in (usual, *usual.parents))
+    return "/tmp" if os.getuid() == 0 and not others and Path("/tmp").is_dir() else None  # noqa: S108
 
 
 def _free_port() -> int:
