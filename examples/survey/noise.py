@@ -14,9 +14,10 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
-import opendp.prelude as dp
+from opendp import domains, measurements, metrics  # their prelude loads all of scikit-learn
+from opendp.mod import enable_features
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 FLIPS: Final = 0.375
 """The probability that a reported bit of the unary encoding is wrong."""
@@ -37,8 +38,8 @@ def laplace(scale: Decimal) -> Noise:
     it on a fine lattice and rounds once, so that the bits of the result reveal nothing (Mironov
     2012 broke naive samplers).
     """
-    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
-    sampler = dp.m.make_laplace(*space, scale=float(scale))
+    space = domains.atom_domain(T=float, nan=False), metrics.absolute_distance(T=float)
+    sampler = measurements.make_laplace(*space, scale=float(scale))
     return _declared("laplace", sampler, 1.0, sensitivity="1", scale=str(scale))
 
 
@@ -46,8 +47,8 @@ def discrete_laplace(scale: Decimal) -> Noise:
     """Return whole-number Laplace noise for a count that one woman's answers change by at most 1.
     OpenDP's ``make_laplace`` samples this other mechanism where it is given whole numbers.
     """
-    space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
-    sampler = dp.m.make_laplace(*space, scale=float(scale))
+    space = domains.atom_domain(T=int), metrics.absolute_distance(T=int)
+    sampler = measurements.make_laplace(*space, scale=float(scale))
     return _declared("discrete_laplace", sampler, 1, sensitivity="1", scale=str(scale))
 
 
@@ -55,7 +56,7 @@ def two_coins() -> Noise:
     """Return randomized response: the first coin chooses the truth or a second coin's answer.
     OpenDP's parameter is the probability of the true answer however it arises: 1/2 + 1/4.
     """
-    sampler = dp.m.make_randomized_response_bool(0.75)
+    sampler = measurements.make_randomized_response_bool(0.75)
     return _declared("randomized_response", sampler, 1, truth_probability="0.5")
 
 
@@ -64,8 +65,8 @@ def unary_encoding(categories: int) -> Noise:
     OpenDP's ``f`` is the probability that a fair coin replaces a bit, which flips it in half of the
     cases. Two women's vectors differ in two bits, whatever the number of categories.
     """
-    space = dp.bitvector_domain(max_weight=1), dp.discrete_distance()
-    sampler = dp.m.make_randomized_response_bitvec(*space, f=2 * FLIPS)
+    space = domains.bitvector_domain(max_weight=1), metrics.discrete_distance()
+    sampler = measurements.make_randomized_response_bitvec(*space, f=2 * FLIPS)
 
     def draw(bits: tuple[int, ...]) -> tuple[int, ...]:
         packed = np.packbits(np.array(bits, dtype=np.uint8)).tobytes()
