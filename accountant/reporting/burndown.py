@@ -114,6 +114,10 @@ class Burndowns:
         """Return the points of one limit so far."""
         return self._series[rule, dataset].points if (rule, dataset) in self._series else ()
 
+    def every(self, rule: str, dataset: str) -> int:
+        """Return of how many events on a limit one is a point."""
+        return self._series[rule, dataset].every if (rule, dataset) in self._series else 1
+
     def series(self, state: State) -> tuple[SeriesFacts, ...]:
         """Return the series of every rule in force, each with a point at the ledger's end."""
         found = []

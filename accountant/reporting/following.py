@@ -6,6 +6,7 @@ page, costs only what has happened since.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -15,11 +16,12 @@ from accountant.ledger.events import Event
 from accountant.reporting.activity import Activity
 from accountant.reporting.burndown import Burndowns
 from accountant.reporting.custody import CustodyHistory
-from accountant.reporting.history import History
+from accountant.reporting.history import ADOPTED, History
 from accountant.reporting.texts import Texts
 from accountant.store.ledgers import Signed, Stored
 
 ERASED: Final = "text.erased.v1"
+MOST_ADOPTIONS: Final = 200
 
 
 def _unknown(_: int) -> bytes | None:
@@ -38,6 +40,8 @@ class Followed:
         self.history, self.burndowns = History(), Burndowns()
         self.activity = Activity()
         self.custody = CustodyHistory()
+        self.adoptions = deque[Event](maxlen=MOST_ADOPTIONS)
+        """The latest events that adopted policies."""
         self.outdated = False
 
     def follow(
@@ -63,4 +67,6 @@ class Followed:
             self.custody.add(opened, row)
             self.burndowns.add(state, event)
             self.activity.add(event)
+            if event.type == ADOPTED:
+                self.adoptions.append(event)
             self.outdated |= event.type == ERASED and event.sequence >= self._size

@@ -137,6 +137,20 @@ class History:
         noted = (one for one in reversed(self._latest[sort]) if one.event.time >= since)
         return [_notable(*one) for one in islice(noted, most)]
 
+    def total(self, sort: str, dataset: str) -> int:
+        """Return how many notable events of a sort there were on a dataset, or on any ("*")."""
+        return self._totals[sort] if dataset == "*" else self.counts[sort][dataset]
+
+    def stamps(self, sort: str, dataset: str) -> list[tuple[int, int]]:
+        """Return the sequence and the stamp of the notable events of a sort that are listed, on a
+        dataset that they are charged to, or on any ("*"), in their order.
+        """
+        return [
+            (one.event.sequence, one.event.time)
+            for one in self._latest[sort]
+            if dataset in ("*", *one.at.on.charged)
+        ]
+
     def trusted(self) -> tuple[TrustedFacts, ...]:
         """Return what was given back or began at zero on the word of each client, most first."""
 

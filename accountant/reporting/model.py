@@ -197,7 +197,7 @@ def _dataset(
             basis.starts_at,
         ),
         booked=tallies.total(name, basis),
-        reservations=_reservations(history, name),
+        reservations=reservations(history, name),
         counts={sort: history.counts[sort][name] for sort in SORTS},
         **tables,
     )
@@ -209,9 +209,14 @@ def basis_of(state: State, history: History, standing: schema.Standing | None) -
         return Basis()
     epoch, rule = state.adopted.epochs[standing.rule], state.adopted.rule(standing.rule)
     assert rule is not None  # noqa: S101 for the type checker
-    unit = rule.unit or ""
-    used = state.seen(AccountKey(rule.id, epoch.number, standing.dataset, unit=unit)).used.stacked()
-    line, capped = Ruler(rule, epoch).decides(used)
+    key = AccountKey(rule.id, epoch.number, standing.dataset, unit=rule.unit or "")
+    return basis_under(state, history, Counted(rule, epoch, key))
+
+
+def basis_under(state: State, history: History, counted: Counted) -> Basis:
+    """Return what shares of a budget are shares of, under a limit."""
+    rule, epoch, key = counted
+    line, capped = Ruler(rule, epoch).decides(state.seen(key).used.stacked())
     currency = Currency.EPSILON if line is None else line.currency
     return Basis(history.counting.measure(rule.id, epoch, currency), line, capped, rule.id)
 
@@ -237,8 +242,9 @@ def _gravity(standing: schema.Standing) -> tuple[int, bool, bool, Decimal]:
     return schema.STATUSES.index(standing.status), lifetime, blocks, -standing.left
 
 
-def _reservations(history: History, dataset: str) -> schema.Reservations:
-    held = [one for one in history.held.values() if dataset in one.at.on.charged]
+def reservations(history: History, dataset: str) -> schema.Reservations:
+    """Return the open grants that are charged to a dataset, or to any (ALL)."""
+    held = [one for one in history.held.values() if dataset in (ALL, *one.at.on.charged)]
     held.sort(key=lambda one: (one.grant.expires, one.grant.sequence))
     total = sum((one.grant.total for one in held), start=NOTHING).amount(Currency.EPSILON)
     listed = tuple(

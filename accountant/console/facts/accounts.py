@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -47,6 +47,8 @@ class Row(Struct, frozen=True, kw_only=True):
     dataset: str
     status: Status | str
     rule: str = ""
+    shared: bool = False
+    """The limit is on all datasets together, and the dataset has none of its own."""
     limit: str | None = None
     total: Balance | None = None
     window: str | None = None
@@ -84,18 +86,31 @@ def ranked(page: Page) -> list[Ranked]:
     state = page.followed.state
     if state.population is None:
         return []
-    tightest: dict[str, Ranked] = {}
+    found = tightest(state)
+    names = [*state.datasets, *([ALL] if ALL in found else [])]
+    places = [Ranked(name, *found.get(name, (None, None))) for name in names]
+    return sorted(places, key=lambda one: one.gravity)
+
+
+def tightest(state: State) -> dict[str, tuple[Counted, Balance]]:
+    """Return the limit that is nearest to its end on each dataset, and on all together, with its
+    balance. A limit over all datasets counts where one has none of its own.
+    """
+    found: dict[str, tuple[Counted, Balance]] = {}
+    shared: list[tuple[Counted, Balance]] = []
     for counted in scopes(state):
-        name = counted.key.dataset
         if counted.rule.divides or counted.rule.subjects is not None:
             continue
-        [total] = balances(state, counted, None)
-        kept = tightest.get(name)
-        if kept is None or _gravity(counted, total) > _gravity(*kept[1:]):
-            tightest[name] = Ranked(name, counted, total)
-    names = [*state.datasets, *([ALL] if ALL in tightest else [])]
-    found = [tightest.get(name, Ranked(name)) for name in names]
-    return sorted(found, key=lambda one: one.gravity)
+        name, [total] = counted.key.dataset, balances(state, counted, None)
+        if name == ALL:
+            shared.append((counted, total))
+        if name not in found or _gravity(counted, total) > _gravity(*found[name]):
+            found[name] = counted, total
+    for name, dataset in state.datasets.items():
+        covering = [one for one in shared if one[0].rule.scope.holds(dataset)]
+        if name not in found and covering:
+            found[name] = max(covering, key=lambda one: _gravity(*one))
+    return found
 
 
 def rows(page: Page) -> list[Row]:
@@ -103,7 +118,7 @@ def rows(page: Page) -> list[Row]:
     return [row_of(page, one) for one in ranked(page)]
 
 
-def _gravity(counted: Any, total: Any) -> tuple[int, bool, bool, Decimal]:
+def _gravity(counted: Counted, total: Balance) -> tuple[int, bool, bool, Decimal]:
     left = Decimal(total.remaining) / max(counted.rule.limit.epsilon, _LEAST)
     whole, blocks = counted.rule.span is None, counted.rule.action == "block"
     return STATUSES.index(total.status), whole, blocks, -left
@@ -119,6 +134,7 @@ def row_of(page: Page, one: Ranked) -> Row:
         dataset=name,
         status=total.status,
         rule=counted.rule.id,
+        shared=counted.key.dataset != name,
         limit=f"{counted.rule.limit.epsilon:f}",
         total=total,
         window=counted.epoch.window.words if counted.epoch.window else None,

@@ -1,0 +1,140 @@
+"""The pages of a population's accounts, and of each one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from accountant.console.facts.account import AccountFacts
+from accountant.console.facts.listing import EACH, Listing
+from accountant.console.pages import account_words as words
+from accountant.console.pages.group_words import heat
+from accountant.console.pages.picture_words import picture
+from accountant.console.pages.week_words import week_headline, week_rows
+from accountant.reporting.numbers import counted, day, up
+
+Told = dict[str, Any]
+
+
+def told_list(facts: Listing, name: str, *, exact: bool) -> Told:
+    """Return what the template says of the accounts of a population."""
+    asked = {"name": name, "exact": exact, "page": 1}
+    here = f"/console/{quote(facts.population, safe='')}/accounts"
+    return {
+        "population": facts.population,
+        "headline": _list_headline(facts),
+        "lede": _list_lede(facts),
+        "accounts": facts.accounts,
+        "name": name,
+        "exact": exact,
+        "total": facts.total,
+        "found": facts.found,
+        "first": (facts.number - 1) * EACH + 1,
+        "number": facts.number,
+        "pages": facts.pages,
+        "divided": facts.parts,
+        "more": facts.more,
+        "place": _places(here, asked),
+    }
+
+
+def _list_headline(facts: Listing) -> str:
+    if not facts.total:
+        return "No account yet"
+    if facts.troubled:
+        one = facts.troubled == 1
+        return (
+            f"{facts.troubled:,} of {facts.total:,} accounts {'is' if one else 'are'} near or over"
+        )
+    return f"All {facts.total:,} accounts are within" if facts.total > 1 else "One account, within"
+
+
+def _list_lede(facts: Listing) -> str:
+    if facts.unlimited:
+        have = "dataset has" if facts.unlimited == 1 else "datasets have"
+        return f"{facts.unlimited:,} {have} no limit: what is asked of them is not bounded."
+    return "Every dataset has a limit." if facts.total else "Nothing can be spent before there is."
+
+
+def told(facts: AccountFacts, asked: Mapping[str, str], *, exact: bool) -> Told:
+    """Return what the template says of an account; ``asked``: rule, rows, columns, at."""
+    limit, burn, found = facts.limit, facts.burn, facts.groups
+    here = f"/console/{quote(facts.population, safe='')}/accounts/{quote(facts.dataset, safe='')}"
+    kept = {**asked, "exact": exact}
+    usual = facts.usual.epsilon if facts.usual else None
+    gates = ("", True) if limit is None else words.gates_said(limit)
+    return {
+        "facts": facts,
+        "exact": exact,
+        "about": _about(facts),
+        "headline": words.headline(facts),
+        "lede": words.lede(facts),
+        "last_refusal": burn.refused[-1] if burn and burn.refused else None,
+        "figures": () if limit is None else words.figures(facts, limit),
+        "chances": "" if limit is None else words.chances(limit),
+        "picture": picture(facts.dataset, usual, limit, burn) if limit and burn else None,
+        "heat": heat(limit, usual, found) if limit and found else None,
+        "week_headline": week_headline(facts.week),
+        "week": week_rows(facts.week),
+        "reserved_headline": _reserved(facts),
+        "past": _past(facts),
+        "day_asked": asked.get("at", "") if "-" in asked.get("at", "") else "",
+        "gates_said": gates[0],
+        "gates_agree": gates[1],
+        "here": here,
+        "kept": _shown({**kept, "rows": "", "columns": ""}),
+        "place": _places(here, kept),
+    }
+
+
+def _about(facts: AccountFacts) -> str:
+    if facts.dataset == "*":
+        text = "What anyone can learn from all datasets together."
+    else:
+        text = f"{facts.source}."
+        if facts.owner:
+            text += f" Owner: {facts.owner}."
+        if facts.labels:
+            text += " " + ", ".join(f"{k}: {v}" for k, v in facts.labels.items()) + "."
+        if facts.parents:
+            text += f" Derived from {' and '.join(facts.parents)}."
+    limit = facts.limit
+    text += f" Protected: {limit.unit if limit else facts.unit}."
+    if limit:
+        text += f" Shown: rule {limit.rule}" + (f", about {limit.about}." if limit.about else ".")
+    return text
+
+
+def _reserved(facts: AccountFacts) -> str:
+    held = facts.reservations
+    if not held.open:
+        return "Nothing is reserved"
+    return f"{counted(held.open, 'open grant')}: {up(held.epsilon, 3)} reserved"
+
+
+def _past(facts: AccountFacts) -> Told | None:
+    if facts.past is None:
+        return None
+    asked = facts.past.asked
+    when = f"event {asked}" if asked.isdecimal() else day(asked)
+    return {"headline": f"As it was at {when}", "point": facts.past.point}
+
+
+def _shown(asked: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the parameters of an address that say something."""
+    return [
+        (key, "1" if value is True else str(value))
+        for key, value in asked.items()
+        if value and not (key == "page" and value == 1)
+    ]
+
+
+def _places(here: str, asked: Mapping[str, Any]) -> Callable[..., str]:
+    """Return a function that gives the address of this page with other parameters."""
+
+    def place(**changed: Any) -> str:
+        query = urlencode(_shown({**asked, **changed}))
+        return f"{here}?{query}" if query else here
+
+    return place
