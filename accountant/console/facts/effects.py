@@ -1,0 +1,106 @@
+"""Where each limit stands now, and would stand under another policy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from accountant.budget.facts import SECOND
+from accountant.budget.state import AccountKey, Counted, State
+from accountant.console.facts.accounts import forecast_of
+from accountant.console.facts.pace import Pace
+from accountant.ledger.events import rfc3339
+from accountant.privacy.units import INFINITE
+from accountant.reporting.desk import Page
+from accountant.reporting.statement import Balance, balances, scopes
+
+_FARTHEST: Final = 100 * 366 * 86_400 * SECOND
+
+
+class Standing(Struct, frozen=True):
+    """A limit on an account, as it is or would be."""
+
+    limit: str
+    window: str
+    total: Balance
+    paces: tuple[Pace, ...]
+    why: str
+    """Why there is no date."""
+
+
+class Effect(Struct, frozen=True):
+    """A limit on an account now and then; None where it is not there."""
+
+    rule: str
+    dataset: str
+    scope: str
+    divides: bool
+    now: Standing | None
+    then: Standing | None
+
+
+def effects_of(page: Page, then: State) -> list[Effect]:
+    """Return each limit on each account now and then, the new policy's order first."""
+    state = page.followed.state
+    before = {_name(one.key): one for one in scopes(state)}
+    after = {_name(one.key): one for one in scopes(then)}
+    found = []
+    for name in (*after, *(one for one in before if one not in after)):
+        was, is_ = before.get(name), after.get(name)
+        counted = is_ or was
+        assert counted is not None  # noqa: S101 for the type checker
+        key, rule = counted.key, counted.rule
+        now = None if was is None else _standing(page, state, was)
+        found.append(
+            Effect(
+                rule=rule.id,
+                dataset=key.dataset,
+                scope=rule.place_in_words((key.dataset, key.client, key.purpose), state.people()),
+                divides=rule.divides,
+                now=now,
+                then=None if is_ is None else _then(page, then, is_, was),
+            )
+        )
+    return found
+
+
+def _name(key: AccountKey) -> tuple[str, ...]:
+    return key.rule, key.dataset, key.client, key.purpose
+
+
+def _standing(page: Page, state: State, counted: Counted) -> Standing:
+    [total] = balances(state, counted, None)
+    forecast = forecast_of(page, counted, total)
+    return Standing(
+        f"{counted.rule.limit.epsilon:f}",
+        counted.epoch.window.words if counted.epoch.window else "",
+        total,
+        forecast.paces,
+        forecast.why,
+    )
+
+
+def _then(page: Page, state: State, counted: Counted, was: Counted | None) -> Standing:
+    """Return where a limit would stand, used as fast as its account was so far."""
+    [total] = balances(state, counted, None)
+    window = counted.epoch.window.words if counted.epoch.window else ""
+    paces: tuple[Pace, ...] = ()
+    why = "it comes back with time" if window else "nothing was counted by this rule so far"
+    if was is not None and not window:
+        [before] = balances(page.followed.state, was, None)
+        paces = carried_on(forecast_of(page, was, before).paces, total.remaining, page.now)
+        why = "" if any(one.runs_out for one in paces) else "at this pace it does not run out"
+    return Standing(f"{counted.rule.limit.epsilon:f}", window, total, paces, why)
+
+
+def carried_on(paces: tuple[Pace, ...], left: str, now: int) -> tuple[Pace, ...]:
+    """Return the same paces with the dates on which ``left`` is used up."""
+    found = []
+    for one in paces:
+        a_day, runs_out = float(one.a_day or 0), None
+        if a_day > 0 and left != INFINITE and float(left) > 0:
+            stamp = float(left) / a_day * 86_400 * SECOND
+            runs_out = rfc3339(now + int(stamp)) if stamp < _FARTHEST else None
+        found.append(Pace(one.days, one.a_day, runs_out))
+    return tuple(found)

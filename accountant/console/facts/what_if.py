@@ -1,0 +1,297 @@
+"""How another policy would go from now on: what would be left, how long that would last.
+
+The policy is adopted on a copy of the state, by the same code as live; nothing is recorded. How
+fast a limit is used is that of the past: nobody can know how clients would ask then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, Final
+
+from msgspec import Struct
+
+from accountant.budget.commands import AdoptPolicy, Envelope
+from accountant.budget.decide.adopting import adopt_policy
+from accountant.budget.depletion import bounds
+from accountant.budget.errors import Conflict, Problem
+from accountant.budget.policy import Policy
+from accountant.budget.policy_file import parse_policy
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.state import State
+from accountant.budget.trials.backtest import CONFIRMED, Backtest
+from accountant.console.facts.accounts import UsualFacts, forecast_of, usual
+from accountant.console.facts.changing import LIFETIME, Change, changed, ladder
+from accountant.console.facts.effects import Effect, carried_on, effects_of
+from accountant.console.facts.pace import Forecast, Pace
+from accountant.ledger.events import rfc3339
+from accountant.reporting.desk import Page
+from accountant.reporting.policy_diff import Changed, differences
+from accountant.reporting.schema import PointFacts
+from accountant.reporting.statement import Balance, balances, scopes
+
+MOST_TEXT: Final = 60_000
+"""Characters of a policy that is tried."""
+MOST_LIMITS: Final = 60
+"""Accounts of limits that are compared, and rules whose difference is told."""
+
+
+class Mistake(Struct, frozen=True):
+    """Why something cannot be tried, in words."""
+
+    text: str
+
+
+class Rung(Struct, frozen=True):
+    """Another limit beside the one that is tried. ``name``: in force, or tried; "" for others."""
+
+    limit: str
+    name: str
+    total: Balance
+    usual: UsualFacts | None
+    paces: tuple[Pace, ...]
+
+
+class Binding(Struct, frozen=True):
+    """A limit on the same data that leaves less than the one that is tried."""
+
+    rule: str
+    dataset: str
+    left: str
+    limit: str
+
+
+class Limits(Struct, frozen=True):
+    """The limits that can be tried, in the order of the policy."""
+
+    rule: str
+    epsilon: str
+    delta: str
+    window: str
+    datasets: tuple[str, ...]
+
+
+class Tried(Struct, frozen=True, kw_only=True):
+    """What another policy would change from now on. ``digest``: of its text. ``loosens``: why it
+    takes two people; ``closes``: why limits would be closed for good, in words.
+    """
+
+    text: str
+    digest: str
+    same: bool
+    changes: tuple[Changed, ...]
+    loosens: tuple[str, ...]
+    closes: str
+    effects: tuple[Effect, ...]
+    left_out: int
+    depletion: tuple[str, ...]
+    usual_now: UsualFacts | None
+    usual_then: UsualFacts | None
+    usual_of: str
+    """The dataset whose usual request is told."""
+    focus: Effect | None
+    rungs: tuple[Rung, ...]
+    binding: Binding | None
+    points: tuple[PointFacts, ...]
+    forecast: Forecast | None
+
+
+class WhatIf(Struct, frozen=True):
+    """The page: what may be tried, and what came of it, if something was."""
+
+    population: str
+    limits: tuple[Limits, ...]
+    found: Tried | Mistake | None
+
+
+def what_if(page: Page, change: Change | None = None, text: str = "", account: str = "") -> WhatIf:
+    """Return what may be tried, and what another limit, or the policy of ``text``, would change;
+    ``account``: of which account of the limit numbers are told, the worst if it has no such.
+    """
+    state = page.followed.state
+    found: Tried | Mistake | None = None
+    if state.population is None or state.adopted is None:
+        if change is not None or text:
+            found = Mistake("No policy is in force, so nothing can be compared with one.")
+        return WhatIf(state.ledger, (), found)
+    if text or change is not None:
+        try:
+            text = text or changed(state.adopted.policy, change or Change(""))
+            found = _tried(page, text, change, account)
+        except Problem as problem:
+            found = Mistake(problem.detail)
+    return WhatIf(state.ledger, tuple(_limits(state)), found)
+
+
+def _limits(state: State) -> Iterator[Limits]:
+    adopted = state.adopted
+    for rule in adopted.policy.limits if adopted else ():
+        names = {one.key.dataset for one in scopes(state) if one.rule.id == rule.id}
+        limit = rule.limit
+        yield Limits(
+            rule.id,
+            f"{limit.epsilon:f}",
+            f"{limit.delta:f}",
+            rule.span or LIFETIME,
+            tuple(sorted(names)[:MOST_LIMITS]),
+        )
+
+
+def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried | Mistake:
+    if len(text) > MOST_TEXT:
+        return Mistake(f"The policy has {len(text):,} characters; the most is {MOST_TEXT:,}.")
+    state, activity = page.followed.state, page.followed.activity
+    policy, digest = parse_policy(text)
+    adopted = state.adopted
+    assert adopted is not None  # noqa: S101 for the type checker
+    loosens, closes = _judged(state.frozen(page.now), policy, page.now)
+    then = _after(page, policy)
+    effects = effects_of(page, then)
+    diff = tuple(differences(adopted.policy, policy, state.population))[:MOST_LIMITS]
+    kept = [one for one in effects if one.now != one.then]
+    focus = _focus(effects, change, account)
+    data = focus.dataset if focus is not None else "*"
+    return Tried(
+        text=text,
+        digest=digest,
+        same=policy == adopted.policy,
+        changes=diff,
+        loosens=tuple(loosens),
+        closes=closes,
+        effects=tuple(kept[:MOST_LIMITS]),
+        left_out=max(0, len(kept) - MOST_LIMITS),
+        depletion=tuple(one.in_words() for one in bounds(policy)),
+        usual_now=usual(state, activity, data, page.now),
+        usual_then=usual(then, activity, data, page.now),
+        usual_of=data,
+        focus=focus,
+        rungs=tuple(_rungs(page, change, focus)) if change and focus else (),
+        binding=_binding(then, focus),
+        points=_points(page, focus),
+        forecast=_forecast(page, focus),
+    )
+
+
+def _judged(state: State, policy: Policy, now: int) -> tuple[list[str], str]:
+    """Return why a policy takes two people, and why it would close limits for good."""
+    told: dict[str, Any] = {"policy": policy.to_json(), "source_digest": ""}
+    command = AdoptPolicy(**told).model_copy(update={"confirms": CONFIRMED})
+    try:
+        body = adopt_policy(state, Envelope("what-if", command), command, now)
+    except Conflict as conflict:
+        if conflict.code != "policy-closes-limit":
+            raise
+        command = command.model_copy(update={"closes": [rule.id for rule in policy.limits]})
+        body = adopt_policy(state, Envelope("what-if", command), command, now)
+        return list((body or {}).get("loosens", ())), conflict.detail
+    return list((body or {}).get("loosens", ())), ""
+
+
+def _after(page: Page, policy: Policy) -> State:
+    """Return a copy of the state in which a policy is in force."""
+    state = page.followed.state
+    copy = state.frozen(page.now)
+    if state.adopted is not None and state.adopted.policy == policy:
+        return copy
+    tested = Backtest(copy)
+    tested.adopt(policy, max(page.now, state.time))
+    copy.now = page.now
+    return copy
+
+
+def _focus(effects: list[Effect], change: Change | None, account: str) -> Effect | None:
+    """Return the effect that the page is about: of the limit that is tried, on the account that was
+    named, or the one of which least would be left.
+    """
+    if change is None:
+        return None
+    mine = [one for one in effects if one.rule == change.rule and one.then is not None]
+    named = [one for one in mine if one.dataset == account] or mine
+    return min(named, key=_left, default=None)
+
+
+def _left(one: Effect) -> Decimal:
+    return Decimal(one.then.total.remaining) if one.then is not None else Decimal(0)
+
+
+def _rungs(page: Page, change: Change, focus: Effect) -> Iterator[Rung]:
+    """Yield other limits beside the one that is tried, the smallest first."""
+    adopted = page.followed.state.adopted
+    if adopted is None or focus.now is None or focus.then is None:
+        return
+    tried, in_force = Decimal(focus.then.limit), Decimal(focus.now.limit)
+    for amount in ladder(in_force, tried):
+        name = "tried" if amount == tried else "in force" if amount == in_force else ""
+        other = change._replace(epsilon=f"{amount:f}")
+        text = changed(adopted.policy, Change(change.rule) if name == "in force" else other)
+        try:
+            then = _after(page, parse_policy(text)[0])
+        except Problem:
+            continue
+        counted = next(
+            (
+                one
+                for one in scopes(then)
+                if (one.rule.id, one.key.dataset) == (focus.rule, focus.dataset)
+            ),
+            None,
+        )
+        if counted is None:
+            continue
+        [total] = balances(then, counted, None)
+        paces = () if counted.epoch.window else focus.now.paces
+        yield Rung(
+            f"{amount:f}",
+            name,
+            total,
+            usual(then, page.followed.activity, focus.dataset, page.now),
+            carried_on(paces, total.remaining, page.now),
+        )
+
+
+def _binding(then: State, focus: Effect | None) -> Binding | None:
+    """Return the limit on the same data of which less is left than of the one that is tried."""
+    if focus is None or focus.then is None:
+        return None
+    covered = then.datasets.get(focus.dataset)
+    found: list[tuple[Decimal, LimitRule, str, Balance]] = []
+    for one in scopes(then):
+        rule, where = one.rule, one.key.dataset
+        holds = covered is not None and rule.scope.holds(covered)
+        if rule.id == focus.rule or rule.divides or rule.action != "block" or rule.subjects:
+            continue
+        if where == focus.dataset or (where == "*" and holds):
+            [total] = balances(then, one, None)
+            found.append((Decimal(total.remaining), rule, where, total))
+    if not found:
+        return None
+    left, rule, where, total = min(found, key=lambda one: one[0])
+    if left >= Decimal(focus.then.total.remaining):
+        return None
+    return Binding(rule.id, where, total.remaining, f"{rule.limit.epsilon:f}")
+
+
+def _points(page: Page, focus: Effect | None) -> tuple[PointFacts, ...]:
+    if focus is None or focus.now is None:
+        return ()
+    points = page.followed.burndowns.points(focus.rule, focus.dataset)
+    total = focus.now.total
+    last = PointFacts(
+        sequence=page.followed.state.last,
+        time=rfc3339(page.now),
+        limit=focus.now.limit,
+        spent=total.spent,
+        spent_and_reserved=total.together,
+        epoch=points[-1].epoch if points else 0,
+    )
+    return (*points, last)
+
+
+def _forecast(page: Page, focus: Effect | None) -> Forecast | None:
+    if focus is None or focus.now is None:
+        return None
+    for one in scopes(page.followed.state):
+        if (one.rule.id, one.key.dataset) == (focus.rule, focus.dataset):
+            return forecast_of(page, one, focus.now.total)
+    return None
