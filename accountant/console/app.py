@@ -11,12 +11,13 @@ from accountant.budget.facts import SECOND
 from accountant.config.settings import Settings
 from accountant.console import signing_in
 from accountant.console.access import Console
-from accountant.console.pages import evidence, findings, home, keys, ledger
+from accountant.console.pages import accounts, evidence, findings, home, keys, ledger, what_if
 from accountant.console.place import place_of
 from accountant.console.rendering import static
 from accountant.door.keys import Attempts
 from accountant.door.messages import problem
 from accountant.reporting.desk import Desk
+from accountant.reporting.trying import Trials
 from accountant.runtime.service import Service
 
 _MINUTE: Final = 60 * SECOND
@@ -35,7 +36,8 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
         provider=None,
     )
     app.state.desk = Desk(service.ledgers)
-    for module in (signing_in, home, keys, findings, ledger, evidence):
+    app.state.trials = Trials(service.ledgers)
+    for module in (signing_in, home, keys, findings, ledger, evidence, accounts, what_if):
         app.include_router(module.router)
 
     @app.get("/console/static/{name}", include_in_schema=False)

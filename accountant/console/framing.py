@@ -73,10 +73,15 @@ def visit(*roles: Role) -> Callable[..., Visit]:
     who = visitor(*roles)
 
     def found(request: Request, looking: Visitor = Depends(who)) -> Visit:  # noqa: B008
-        state = request.app.state
-        return Visit(looking, state.service, state.publisher, state.desk)
+        return visit_of(request, looking)
 
     return found
+
+
+def visit_of(request: Request, looking: Visitor) -> Visit:
+    """Return the visit of somebody who was let in, by a form say."""
+    state = request.app.state
+    return Visit(looking, state.service, state.publisher, state.desk)
 
 
 Overseen = Annotated[Visit, Depends(visit(*OVERSEE))]

@@ -128,18 +128,14 @@ class History:
             for sort, counts in self.counts.items()
         )
 
-    def total(self, sort: str) -> int:
-        """Return how many notable events of a sort there were."""
-        return self._totals[sort]
+    def total(self, sort: str, dataset: str = "*") -> int:
+        """Return how many notable events of a sort there were on a dataset, or on any ("*")."""
+        return self._totals[sort] if dataset == "*" else self.counts[sort][dataset]
 
     def latest(self, sort: str, since: int, most: int) -> list[NotableFacts]:
         """Return at most ``most`` notable events of a sort from stamp ``since`` on, last first."""
         noted = (one for one in reversed(self._latest[sort]) if one.event.time >= since)
         return [_notable(*one) for one in islice(noted, most)]
-
-    def total(self, sort: str, dataset: str) -> int:
-        """Return how many notable events of a sort there were on a dataset, or on any ("*")."""
-        return self._totals[sort] if dataset == "*" else self.counts[sort][dataset]
 
     def stamps(self, sort: str, dataset: str) -> list[tuple[int, int]]:
         """Return the sequence and the stamp of the notable events of a sort that are listed, on a

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from importlib import import_module
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +29,6 @@ from accountant.budget.state import State
 from accountant.budget.trials.backtest import Backtest, Compared
 from accountant.ledger.events import Event, rfc3339
 from accountant.runtime import cores
-from accountant.store import StoreError
 from accountant.store.ledgers import Ledgers
 from accountant.workers.helpers import HelperError, Helpers, Parent
 
@@ -252,9 +251,8 @@ class Trials:
     """Tries policies for the pages of a service. Thread-safe."""
 
     def __init__(self, ledgers: Ledgers) -> None:
-        self._ledgers, self._lock = ledgers, Lock()
+        self._ledgers, self._lock, self._one = ledgers, Lock(), Lock()
         self._jobs: dict[Asked, _Job] = {}
-        self._one = ThreadPoolExecutor(1, "trial")
         self._helpers: Helpers | None = None
         self._near = Trier(ledgers)
 
@@ -265,9 +263,8 @@ class Trials:
             if (job := self._jobs.get(asked)) is None:
                 if sum(not one.ended for one in self._jobs.values()) >= MOST_WAITING:
                     return Failed("Other trials are being worked out; try again in a minute.")
-                job = _Job(self._one.submit(self._work, asked), monotonic(), [])
-                job.future.add_done_callback(lambda _: job.ended.append(monotonic()))
-                self._jobs[asked] = job
+                job = self._jobs[asked] = _Job(Future(), monotonic(), [])
+                Thread(target=self._run, args=(asked, job), daemon=True).start()
         try:
             return job.future.result(timeout=patience)
         except NotYet:
@@ -275,10 +272,14 @@ class Trials:
 
     def close(self) -> None:
         """End the process, and what it works at."""
-        self._one.shutdown(wait=False, cancel_futures=True)
         if (helpers := self._helpers) is not None:
             helpers.close()
-        self._one.shutdown(wait=True)
+
+    def _run(self, asked: Asked, job: _Job) -> None:
+        with self._one:
+            found = self._work(asked)
+        job.ended.append(monotonic())
+        job.future.set_result(found)
 
     def _forget(self) -> None:
         now = monotonic()
@@ -295,7 +296,7 @@ class Trials:
             if size < WORTH or home_made() or os.name != "posix":
                 return self._near.answer(asked)
             return self._far(asked)
-        except (StoreError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 whoever asked is told
             return Failed(f"It was not worked out: {error}.")
 
     def _far(self, asked: Asked) -> Looked | Failed:

@@ -31,7 +31,7 @@ from accountant.reporting.policy_diff import Changed, differences
 from accountant.reporting.schema import PointFacts
 from accountant.reporting.statement import Balance, balances, scopes
 
-MOST_TEXT: Final = 60_000
+MOST_TEXT: Final = 40_000
 """Characters of a policy that is tried."""
 MOST_LIMITS: Final = 60
 """Accounts of limits that are compared, and rules whose difference is told."""
@@ -101,6 +101,8 @@ class WhatIf(Struct, frozen=True):
     """The page: what may be tried, and what came of it, if something was."""
 
     population: str
+    base: int
+    """The event that adopted the policy in force; -1 if there is none."""
     limits: tuple[Limits, ...]
     found: Tried | Mistake | None
 
@@ -114,14 +116,14 @@ def what_if(page: Page, change: Change | None = None, text: str = "", account: s
     if state.population is None or state.adopted is None:
         if change is not None or text:
             found = Mistake("No policy is in force, so nothing can be compared with one.")
-        return WhatIf(state.ledger, (), found)
+        return WhatIf(state.ledger, -1, (), found)
     if text or change is not None:
         try:
             text = text or changed(state.adopted.policy, change or Change(""))
             found = _tried(page, text, change, account)
         except Problem as problem:
             found = Mistake(problem.detail)
-    return WhatIf(state.ledger, tuple(_limits(state)), found)
+    return WhatIf(state.ledger, state.adopted.sequence, tuple(_limits(state)), found)
 
 
 def _limits(state: State) -> Iterator[Limits]:

@@ -45,7 +45,7 @@ def headline(facts: AccountFacts) -> str:
         some = "Nothing is left of" if limit.total.remaining == "0" else "Nothing was spent of"
         return f"{some} {limit.epsilon}"
     left = f"{down(limit.total.remaining, places(limit.epsilon))} of {limit.epsilon} is left"
-    if facts.usual is None:
+    if facts.usual is None or limit.action != "block":
         return left
     more = facts.usual.more
     enough = f"enough for about {counted(more, 'usual request')}"
@@ -106,8 +106,8 @@ def figures(facts: AccountFacts, limit: Limit) -> tuple[Figure, ...]:
     total, digits = limit.total, places(limit.epsilon)
     opened = facts.reservations.open
     kept = f", {down(total.kept, digits)} kept by allotments" if total.kept != "0" else ""
-    usual = "of epsilon"
-    if facts.usual is not None:
+    usual = "of epsilon" if limit.action == "block" else "this limit refuses nothing"
+    if facts.usual is not None and limit.action == "block":
         each = up(facts.usual.epsilon, digits)
         more = counted(facts.usual.more, "usual request")
         usual = f"about {more} of {each}" if facts.usual.more else f"no usual request of {each}"

@@ -2,19 +2,68 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
-from accountant.console.facts.account import AccountFacts
-from accountant.console.facts.listing import EACH, Listing
+from fastapi import Path, Query
+from fastapi.responses import HTMLResponse
+
+from accountant.console.access import Refused, pages
+from accountant.console.facts.account import AccountFacts, account
+from accountant.console.facts.listing import EACH, Listing, listing
+from accountant.console.framing import Overseen, Population
 from accountant.console.pages import account_words as words
 from accountant.console.pages.group_words import heat
 from accountant.console.pages.picture_words import picture
 from accountant.console.pages.week_words import week_headline, week_rows
 from accountant.reporting.numbers import counted, day, up
+from accountant.reporting.verdict import in_words
 
+router = pages()
 Told = dict[str, Any]
+Text = Annotated[str, Query(max_length=200)]
+_AT: Final = re.compile(r"[0-9]{1,15}|[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@router.get("/{population}/accounts")
+def show_accounts(
+    population: Population,
+    visit: Overseen,
+    name: Text = "",
+    page: Annotated[int, Query(ge=1, le=10**6)] = 1,
+    exact: bool = False,
+) -> HTMLResponse:
+    """Show all accounts of a population, worst first."""
+    found = visit.ask(population, partial(listing, name=name, number=page))
+    return visit.page(
+        "accounts.html.j2", "accounts", population, **told_list(found, name, exact=exact)
+    )
+
+
+@router.get("/{population}/accounts/{dataset}")
+def show_account(
+    population: Population,
+    dataset: Annotated[str, Path(max_length=64)],
+    visit: Overseen,
+    rule: Text = "",
+    rows: Text = "",
+    columns: Text = "",
+    at: Text = "",
+    exact: bool = False,
+) -> HTMLResponse:
+    """Show one account: a dataset, or "*" for all together."""
+    at = at if _AT.fullmatch(at) else ""
+    by = tuple(one for one in (rows, columns) if one)
+    question = partial(account, dataset=dataset, rule=rule, by=by, at=at)
+    found = visit.ask(population, question)
+    if found is None:
+        what = f"limit called {rule} on {in_words(dataset)}" if rule else f"dataset {dataset}"
+        raise Refused(404, f"Population {population} has no {what}.")
+    asked = {"rule": rule, "rows": rows, "columns": columns, "at": at}
+    return visit.page("account.html.j2", "accounts", population, **told(found, asked, exact=exact))
 
 
 def told_list(facts: Listing, name: str, *, exact: bool) -> Told:
@@ -22,7 +71,7 @@ def told_list(facts: Listing, name: str, *, exact: bool) -> Told:
     asked = {"name": name, "exact": exact, "page": 1}
     here = f"/console/{quote(facts.population, safe='')}/accounts"
     return {
-        "population": facts.population,
+        "of": facts.population,
         "headline": _list_headline(facts),
         "lede": _list_lede(facts),
         "accounts": facts.accounts,
@@ -82,7 +131,7 @@ def told(facts: AccountFacts, asked: Mapping[str, str], *, exact: bool) -> Told:
         "day_asked": asked.get("at", "") if "-" in asked.get("at", "") else "",
         "gates_said": gates[0],
         "gates_agree": gates[1],
-        "here": here,
+        "address": here,
         "kept": _shown({**kept, "rows": "", "columns": ""}),
         "place": _places(here, kept),
     }

@@ -17,7 +17,7 @@ def week_headline(week: WeekFacts) -> str:
     """Return how this week compares with the last."""
     if week.spent is None or week.spent_before is None:
         this, last = (sum(one.values()) for one in (week.this, week.last))
-        return f"This week {counted(this, 'request')} ended, last week {last:,}"
+        return f"{counted(this, 'request')} this week, {last:,} last week"
     return _compared(week.spent, week.spent_before)
 
 
