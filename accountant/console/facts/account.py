@@ -332,7 +332,7 @@ def _spent_at(points: Iterable[PointFacts], epoch: int, stamp: int) -> str | Non
 def _rise(late: str | None, early: str | None) -> str | None:
     if late is None or early is None or INFINITE in (late, early):
         return None
-    return format(max(Decimal(0), Decimal(late) - Decimal(early)), "f")
+    return format(max(Decimal(0), Decimal(late) - Decimal(early)).normalize(), "f")
 
 
 def _held(page: Page, dataset: str) -> Reservations:

@@ -50,7 +50,7 @@ def heat(limit: Limit, usual_costs: str | None, found: Groups) -> Heat:
     less = "as much left as a usual request costs" if usual is not None else "anything left"
     said = f"All {len(cells):,} groups that are shown have {less}."
     if poor:
-        have = "group has" if poor == 1 else "groups have"
+        have = "groups has" if poor == 1 else "groups have"
         no = "less left than a usual request costs" if usual is not None else "nothing left"
         said = f"{poor:,} of {len(cells):,} {have} {no}."
     names = found.rows.dimension + (f" and {columns.dimension}" if columns else "")

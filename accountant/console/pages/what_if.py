@@ -63,7 +63,7 @@ def try_policy(
     text = _plain(sent.fields["text"])
     days = _days(sent.fields.get("days", ""))
     found = visit.ask(population, partial(what_if, text=text or " "))
-    asked = {"text": text, "days": str(days)}
+    asked = {**Change("")._asdict(), "account": "", "text": text, "days": str(days)}
     return _page(request, visit, population, found, asked, days)
 
 

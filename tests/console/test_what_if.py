@@ -1,0 +1,315 @@
+"""What-if: another limit, or a whole policy, before anybody proposes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from html import unescape
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+from browser import Browser, signed_in
+from report_desk import DAY, Desk
+from support import World, laplace
+
+from accountant.budget.policy_file import parse_policy
+from accountant.console.facts.account import account
+from accountant.console.facts.changing import KEEP, LIFETIME, Change, changed, ladder
+from accountant.console.facts.what_if import Mistake, Tried, what_if
+from accountant.console.pages import what_if_words as words
+from accountant.reporting import trying
+from accountant.reporting.desk import Desk as Following
+from accountant.reporting.trying import Asked, Failed, Looked, Trials, Trier, Working
+
+RULES = """\
+  - {id: a, datasets: [d, e], limit: {epsilon: 1}}
+  - {id: all, across: datasets, limit: {epsilon: 8}}
+"""
+POLICY = "policy: p\nrules:\n" + RULES
+
+
+def tried(desk: Desk, change: Change | None = None, **more: Any) -> Tried:
+    """What another limit, or a policy, would change."""
+    question = partial(what_if, change=change, **more)
+    found = Following(desk.ledgers).ask(desk.name, question, desk.clock.now, None, 30).found
+    assert isinstance(found, Tried), found
+    return found
+
+
+def mistake(desk: Desk, change: Change | None = None, **more: Any) -> str:
+    """Why something cannot be tried."""
+    question = partial(what_if, change=change, **more)
+    found = Following(desk.ledgers).ask(desk.name, question, desk.clock.now, None, 30).found
+    assert isinstance(found, Mistake), found
+    return found.text
+
+
+def used(desk: Desk) -> Desk:
+    """Eight days in which a limit of 1 was charged 0.75, with a refusal at the end."""
+    desk.population()
+    desk.dataset("d", "e")
+    desk.policy(RULES)
+    for _ in range(3):
+        desk.record(laplace("0.25"))
+        desk.forward(2 * DAY)
+    desk.grant(laplace("0.5"))
+    return desk
+
+
+def test_what_would_be_left_is_what_the_policy_leaves_once_it_is_adopted(desk: Desk) -> None:
+    """The same amounts as after the adoption itself; what was followed is as it was."""
+    used(desk)
+    following = Following(desk.ledgers)
+    page = partial(account, dataset="d", rule="a")
+    before = following.ask(desk.name, page, desk.clock.now, None, 30)
+    question = partial(what_if, change=Change("a", "3"), account="d")
+    found = following.ask(desk.name, question, desk.clock.now, None, 30).found
+    assert following.ask(desk.name, page, desk.clock.now, None, 30) == before
+    assert found.focus.now.total.remaining == "0.25"
+    desk.policy(RULES.replace("epsilon: 1}", "epsilon: 3}"))
+    after = following.ask(desk.name, page, desk.clock.now, None, 30)
+    assert after.limit.total.remaining == found.focus.then.total.remaining == "2.25"
+    assert found.loosens
+    assert words.answer(found).startswith("It would last until ")
+    assert found.usual_then.more == after.usual.more == 9
+
+
+def test_a_smaller_limit_is_over_at_once_and_needs_one_person(desk: Desk) -> None:
+    """It says by how much; the limits beside it are tried as well, the smallest first."""
+    used(desk)
+    found = tried(desk, Change("a", "0.5"), account="d")
+    assert words.answer(found).startswith("It would be over at once: 0.7500 is spent, 0.5 would")
+    assert not found.loosens
+    assert [(one.limit, one.name) for one in found.rungs] == [
+        ("0.25", ""), ("0.5", "tried"), ("0.75", ""), ("1", "in force"), ("1.25", ""),
+    ]  # fmt: skip
+    assert words.rung(found.rungs[1]).runs_out == "Over at once, by 0.2500"
+    assert tried(desk, Change("a", "1")).same
+
+
+def test_a_window_begins_anew_and_takes_two_people(desk: Desk) -> None:
+    """Other windows, refreshes and deltas are policies like any other."""
+    used(desk)
+    for window in ("30d", "month", "weekly"):
+        found = tried(desk, Change("a", window=window), account="d")
+        assert found.focus is not None
+        assert found.focus.then is not None
+        assert (found.focus.then.total.remaining, found.focus.then.window != "") == ("1", True)
+        assert found.loosens
+    assert tried(desk, Change("a", delta="1e-6")).focus is not None
+
+
+def test_the_limit_that_binds_first_is_named(desk: Desk) -> None:
+    """A higher limit is of no use where another one on the same data leaves less."""
+    used(desk)
+    assert tried(desk, Change("a", "5"), account="d").binding is None
+    found = tried(desk, Change("a", "20"), account="d").binding
+    assert found is not None
+    assert (found.rule, found.dataset, found.left) == ("all", "*", "7.25")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (Change("a", "many"), "epsilon is 'many', which is no number"),
+        (Change("a", "-1"), "rules.0.limit"),
+        (Change("a", "NaN"), "which is no number"),
+        (Change("b", "1"), "no limit called 'b'"),
+        (Change("a", window="3 moons"), "no window"),
+    ],
+)
+def test_what_cannot_be_a_limit_is_told_in_words(desk: Desk, change: Change, said: str) -> None:
+    """The reason is that of the policy file, and nothing fails."""
+    desk.hospital()
+    assert said in mistake(desk, change)
+
+
+def test_a_policy_that_cannot_be_read_is_told_by_line(desk: Desk) -> None:
+    """Errors name the line; texts that are too long, and a ledger without a policy, are told."""
+    desk.population()
+    assert "No policy is in force" in mistake(desk, text=POLICY)
+    desk.dataset("d")
+    desk.policy(RULES)
+    assert "line 3" in mistake(desk, text="policy: p\nrules:\n  - {id: a, limt: {epsilon: 1}}\n")
+    assert "characters" in mistake(desk, text=POLICY + "#" * 50_000)
+    assert "unit" in mistake(
+        desk, text=POLICY + "  - {id: u, unit: household, limit: {epsilon: 1}}\n"
+    )
+    found = tried(desk, text=POLICY + "  - {id: why, require: [purpose]}\n")
+    assert [(one.rule, one.what) for one in found.changes] == [("why", "added")]
+    assert (found.loosens, found.focus) == ((), None)
+
+
+def test_only_the_numbers_that_were_named_change() -> None:
+    """A changed policy is the one in force but for the limit; what is empty stays as it is."""
+    policy, _ = parse_policy(POLICY)
+    same, _ = parse_policy(changed(policy, Change("a")))
+    assert same == policy
+    other, _ = parse_policy(changed(policy, Change("a", "2", "1e-6", "30d")))
+    assert [rule for rule in other.rules if rule.id != "a"] == [policy.rules[1]]
+    assert (other.limits[0].span, other.limits[0].limit.epsilon) == ("30d", Decimal(2))
+    back, _ = parse_policy(changed(other, Change("a", "1", "0", LIFETIME)))
+    assert back == policy
+    assert Change("a").window == KEEP
+
+
+def test_limits_beside_are_few_positive_and_in_order() -> None:
+    """Whatever two limits are compared, there are at most five, both among them."""
+    for now, then in (("1", "3"), ("3", "3"), ("0.001", "8"), ("8", "0.000001"), ("3", "3.1")):
+        found = ladder(Decimal(now), Decimal(then))
+        assert found == sorted(set(found))
+        assert len(found) <= 5
+        assert found[0] > 0
+        assert {Decimal(now), Decimal(then)} <= set(found)
+
+
+def test_a_trial_decides_the_requests_again(desk: Desk, monkeypatch: Any) -> None:
+    """Under the policy in force every answer is the same; under another one those differ that it
+    decides otherwise, here and in a process of its own; looking at it twice works once.
+    """
+    used(desk)
+    since = desk.clock.now - 5 * DAY * 1_000_000
+    trier = Trier(desk.ledgers)
+    same, larger, smaller = (
+        trier.answer(Asked("clinic", POLICY.replace("epsilon: 1}", f"epsilon: {limit}}}"), since))
+        for limit in ("1", "3", "0.5")
+    )
+    assert isinstance(same, Looked)
+    assert isinstance(larger, Looked)
+    assert isinstance(smaller, Looked)
+    assert (same.requests, same.refused_then, same.refused_now, same.differ) == (3, 1, 1, 0)
+    assert (larger.refused_now, larger.moved["block allow"]) == (0, 1)
+    assert smaller.moved == {"allow allow": 1, "allow flag": 1, "block block": 1}
+    assert smaller.on == {"d": (3, 1, 1)}
+    assert same.whole
+    monkeypatch.setattr(trying, "WORTH", 1)
+    trials = Trials(desk.ledgers)
+    try:
+        asked = Asked("clinic", POLICY.replace("epsilon: 1}", "epsilon: 3}"), since)
+        assert isinstance(trials.ask(asked, 0), Working)
+        assert trials.ask(asked, 60) == larger
+        assert trials.ask(asked, 0) == larger
+    finally:
+        trials.close()
+
+
+def test_a_trial_ends_in_bounded_time(desk: Desk, monkeypatch: Any) -> None:
+    """Where the time is over it says so, or how far it looked; what fails is told in words; so many
+    trials wait and no more.
+    """
+    used(desk)
+    trier = Trier(desk.ledgers)
+    monkeypatch.setattr(trying, "LONGEST", -1)
+    late = trier.answer(Asked("clinic", POLICY, desk.clock.now))
+    assert isinstance(late, Failed)
+    assert "policy backtest" in late.why
+    monkeypatch.setattr(trying, "LONGEST", 30)
+    trier.answer(Asked("clinic", POLICY, 0))
+    monkeypatch.setattr(trying, "LONGEST", -1)  # what was before is known by now
+    cut = trier.answer(Asked("clinic", POLICY, 0))
+    assert isinstance(cut, Looked)
+    assert (cut.whole, cut.requests) == (False, 0)
+    trials = Trials(desk.ledgers)
+    monkeypatch.setattr(trials, "_work", lambda _: sleep(0.2) or Failed("slow"))
+    begun = monotonic()
+    found = [trials.ask(Asked("clinic", POLICY, number), 0) for number in range(12)]
+    assert monotonic() - begun < 5
+    assert sum(isinstance(one, Failed) for one in found) == 12 - trying.MOST_WAITING
+
+
+@pytest.fixture
+def made(world: Callable[..., World]) -> World:
+    """A hospital with a request and a refusal."""
+    here = world()
+    here.hospital()
+    for epsilon in ("0.25", 9):
+        asked = {"dataset": "d", "mechanisms": [laplace(epsilon)], "purpose": "x"}
+        assert here.post("/grants", asked).status_code < 500
+    return here
+
+
+WHAT_IF = "/console/fair/what-if"
+
+
+def fields(page: str, action: str) -> dict[str, str]:
+    """The hidden fields of the form of a page that is sent to an address."""
+    form = page.partition(f'action="{action}"')[2].partition("</form>")[0]
+    found = re.findall(r'name="(\w+)" value="([^"]*)"', form)
+    return {name: unescape(value) for name, value in found}
+
+
+def rule_of(made: World) -> str:
+    """A limit of the policy in force."""
+    adopted = made.service.state("fair").adopted
+    assert adopted is not None
+    return adopted.policy.limits[0].id
+
+
+def test_to_try_records_nothing(made: World) -> None:
+    """Neither an address nor a policy that is sent writes an event; what was typed is kept."""
+    browser, rule = signed_in(made, "ada", "auditor"), rule_of(made)
+    size = made.service.head("fair").size
+    page = browser.get(f"{WHAT_IF}?rule={rule}&epsilon=7")
+    assert page.status_code == 200
+    assert 'value="7"' in page.text
+    assert "/what-if/propose" not in page.text
+    wrong = browser.get(f"{WHAT_IF}?rule={rule}&epsilon=%3Cscript%3E")
+    assert wrong.status_code == 422
+    assert "&lt;script&gt;" in wrong.text
+    text = "policy: p\r\nrules:\r\n  - {id: </textarea><script>, limit: {epsilon: 1}}\r\n"
+    sent = browser.post(WHAT_IF, {"csrf": browser.csrf(), "text": text})
+    assert sent.status_code == 422
+    assert "&lt;/textarea&gt;&lt;script&gt;" in sent.text
+    assert "line 3" in sent.text
+    good = browser.post(WHAT_IF, {"csrf": browser.csrf(), "text": POLICY, "days": "7"})
+    assert good.status_code == 200
+    assert "What it would have answered" in good.text
+    assert browser.post(WHAT_IF, {"csrf": "no", "text": POLICY}).status_code == 403
+    assert made.service.head("fair").size == size
+
+
+def propose(browser: Browser, **changed: str) -> Any:
+    """Sends the form of a page on which a limit is tried."""
+    return browser.post(f"{WHAT_IF}/propose", changed)
+
+
+def test_what_was_shown_is_what_is_proposed(made: World) -> None:
+    """An administrator's form proposes the policy by its digest, once; others may not; a page that
+    is older than the policy in force is told so, as is one that was changed on the way.
+    """
+    rule, admin = rule_of(made), signed_in(made, "ann", "admin")
+    page = admin.get(f"{WHAT_IF}?rule={rule}&epsilon=7").text
+    sent = fields(page, f"{WHAT_IF}/propose")
+    assert propose(admin, **(sent | {"epsilon": "8"})).status_code == 409
+    assert propose(admin, **(sent | {"base": "0"})).status_code == 409
+    assert propose(admin, **(sent | {"csrf": "x"})).status_code == 403
+    officer = signed_in(made, "olive", "officer")
+    assert propose(officer, **(sent | {"csrf": officer.csrf()})).status_code == 403
+    first, again = propose(admin, **sent), propose(admin, **sent)
+    assert first.status_code == again.status_code == 303
+    assert first.headers["location"] == again.headers["location"]
+    number = int(first.headers["location"].rpartition("/")[2])
+    proposal, _ = made.service.proposal("fair", number)
+    assert proposal.by == "ann"
+    limits = {one["id"]: one for one in proposal.command["policy"]["rules"]}
+    assert limits[rule]["limit"]["epsilon"] == "7"
+    assert rule_of(made) == rule
+
+
+def test_what_tightens_is_adopted_at_once(made: World) -> None:
+    """The page says so before, and leads to the event after; a retry changes nothing more."""
+    rule, admin = rule_of(made), signed_in(made, "ann", "admin")
+    page = admin.get(f"{WHAT_IF}?rule={rule}&epsilon=0.5").text
+    assert "Adopt it now" in page
+    sent = fields(page, f"{WHAT_IF}/propose")
+    answer = propose(admin, **sent)
+    assert (answer.status_code, "/ledger/" in answer.headers["location"]) == (303, True)
+    adopted = made.service.state("fair").adopted
+    assert adopted is not None
+    assert adopted.policy.limits[0].limit.epsilon == Decimal("0.5")
+    size = made.service.head("fair").size
+    assert propose(admin, **sent).status_code == 409
+    assert made.service.head("fair").size == size
