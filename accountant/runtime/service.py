@@ -23,7 +23,7 @@ from accountant.budget.commands import (
     Recover,
     RegisterDataset,
 )
-from accountant.budget.decide import SYSTEM
+from accountant.budget.decide import SYSTEM, decide
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem
 from accountant.budget.proposals import Proposal
 from accountant.budget.state import State
@@ -66,6 +66,8 @@ class Service(Reader):
         super().__init__(ledgers, clock, vault, snapshots, ticks)
         self.credentials = Credentials(ledgers, clock)
         self.callbacks = callbacks
+        self.console = ""
+        """The address of the console, if people reach it at one that is known."""
         self.dispatcher = Dispatcher(self.writing, self.credentials)
         self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
 
@@ -149,6 +151,25 @@ class Service(Reader):
         and of whoever proposed or asked. A recovery is confirmed only by what puts the vault right
         with it. Raise Problem.
         """
+        known = self._with_what_is_known(ledger, asked, key, recovering=recovering)
+        return self.execute(ledger, known)
+
+    def foresee_confirming(self, ledger: str, asked: Envelope, key: Key) -> Problem | None:
+        """Return why ``confirm`` would answer with a problem now; None if it would not. Nothing is
+        recorded.
+        """
+        try:
+            known = self._with_what_is_known(ledger, asked, key, recovering=False)
+            state = self.state(ledger)
+            decide(state, known, self.now(state))
+        except Problem as problem:
+            return problem
+        return None
+
+    def _with_what_is_known(
+        self, ledger: str, asked: Envelope, key: Key | None, *, recovering: bool
+    ) -> Envelope:
+        """Return a command with what is known of the keys of both people."""
         with store_failures():
             key = key or self.credentials.named(asked.by)
             known = {"key": key}
@@ -160,7 +181,7 @@ class Service(Reader):
                 known["asked_with"] = self.credentials.last_named(waits.by)
         facts = {name: one.facts() for name, one in known.items() if one is not None}
         command = asked.command.model_copy(update=facts)
-        return self.execute(ledger, replace(asked, command=command))
+        return replace(asked, command=command)
 
     def _to_confirm(self, ledger: str, number: int, *, recovering: bool) -> Proposal:
         proposal, _ = self.proposal(ledger, number)

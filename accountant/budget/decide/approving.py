@@ -123,8 +123,12 @@ def _check(asked: Envelope, waiting: Waiting, said: Approval, now: int) -> None:
         )
     if asked.by == SYSTEM:
         raise Forbidden("same-person", "the service itself approves nothing")
-    first = First(waiting.by, waiting.opened, said.asked_with, *_WORDS)
-    check_person(first, asked.by, said.key, now)
+    check_person(first_of(waiting, said.asked_with), asked.by, said.key, now)
+
+
+def first_of(waiting: Waiting, key: ask.KeyMade | None) -> First:
+    """Return who asked, with what is known of their key, as the first of two people."""
+    return First(waiting.by, waiting.opened, key, *_WORDS)
 
 
 _WORDS: Final = "asked for", "approve or decline it; whoever asked can release it"

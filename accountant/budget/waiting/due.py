@@ -82,7 +82,7 @@ def _anew(state: State, queue: Queue) -> Index:
     """Return an index in which everything is to be looked at."""
     index = Index()
     for waiting in queue.in_order():
-        index = index.add(_key(state, waiting), waiting.sequence)
+        index = index.add(place_of(state, waiting), waiting.sequence)
     return index
 
 
@@ -92,13 +92,14 @@ def joined(
     """Return the index with a request that has come at stamp ``now``, filed if its ``witness`` is
     known.
     """
-    key = _key(state, waiting)
+    key = place_of(state, waiting)
     if witness is None:
         return index.add(key, waiting.sequence)
     return _filed(state, index, waiting.sequence, key, witness, now)
 
 
-def _key(state: State, waiting: Waiting) -> Key:
+def place_of(state: State, waiting: Waiting) -> Key:
+    """Return the place of a request that waits in the order that the policy names."""
     order = state.adopted.policy.order if state.adopted else ARRIVAL
     if order == ARRIVAL:
         return (0, waiting.sequence)
