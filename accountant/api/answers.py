@@ -173,10 +173,18 @@ def _refused(
         detail,
         headers,
         **where,
+        **_page(service, event),
         decision={"id": f"d{event.sequence}", **decided(decision)},
         charge=amounts(event.body["total"]),
         sequence=event.sequence,
     )
+
+
+def _page(service: Service, event: Event) -> dict[str, str]:
+    """Return the address at which people read a decision, if people can reach the service."""
+    if not service.console:
+        return {}
+    return {"decision_page": f"{service.console}/{event.ledger}/decisions/{event.sequence}"}
 
 
 _ALONE: Final = (
@@ -236,6 +244,7 @@ def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> JSONR
         403,
         f"request {event.body['command']['grant']} waited in vain; {last}",
         headers,
+        **_page(service, event),
         decision={"id": f"d{event.sequence}", **decided(decision)},
         charge=amounts(event.body["total"]),
         sequence=event.sequence,
@@ -254,6 +263,7 @@ def _declined(
         403,
         f"request g{event.sequence} was declined: {reason}",
         headers,
+        **_page(service, event),
         reason=reason,
         decision={"id": f"d{event.sequence}", **decided(decision)},
         charge=amounts(event.body["total"]),

@@ -65,6 +65,8 @@ class Refused(_Problem):
         self.charge: dict[str, str] = dict(problem.get("charge", {}))
         self.would_fit: Body = dict(problem.get("would_fit", {}))
         """What would have fitted: ``count``, ``scale``, ``times`` or ``delta``, if anything."""
+        self.decision_page: str = problem.get("decision_page", "")
+        """Where people read the decision, if the service has an address for them."""
 
     @property
     def judged(self) -> bool:

@@ -190,6 +190,9 @@ class Problem(TypedDict):
     detail: Annotated[str, "the error and the remedy"]
     errors: NotRequired[Annotated[list[WrongField], "invalid-request: each field with its reason"]]
     decision: NotRequired[Annotated[NamedDecision, "refusals: every rule that was evaluated"]]
+    decision_page: NotRequired[
+        Annotated[str, "refusals: where people read the decision, if the service has an address"]
+    ]
     charge: NotRequired[Annotated[Charge, "refusals: the cost of the request"]]
     would_fit: NotRequired[
         Annotated[
