@@ -17,7 +17,7 @@ def _dataset(command: Command) -> str:
 
 
 def _extended(command: Command) -> str:
-    return f"Add {' and '.join(sorted(command['dimensions']))} whose members owe nothing so far?"
+    return f"Add {' and '.join(sorted(command['added']))} whose members owe nothing so far?"
 
 
 def _returned(command: Command) -> str:
@@ -35,6 +35,7 @@ _QUESTIONS: Final[dict[str, Callable[[Command], str]]] = {
     "close_sparse_vector": _returned,
     "recover": lambda command: "Recover the ledger under another name?",
     "accept_time": lambda command: "Accept the clock of the service?",
+    "create_link": lambda command: f"Let {command['name']} sign in as {command['role']}?",
     "create_key": lambda command: f"Make a key of the role {command['role']}, {command['name']}?",
 }
 
