@@ -10,8 +10,19 @@ from accountant.auth.sessions import Sessions
 from accountant.budget.facts import SECOND
 from accountant.config.settings import Settings
 from accountant.console import signing_in
-from accountant.console.access import Console
-from accountant.console.pages import accounts, evidence, findings, home, keys, ledger, what_if
+from accountant.console.access import HOME, Console
+from accountant.console.pages import (
+    accounts,
+    decisions,
+    evidence,
+    findings,
+    home,
+    keys,
+    ledger,
+    proposals,
+    requests,
+    what_if,
+)
 from accountant.console.place import place_of
 from accountant.console.rendering import static
 from accountant.door.keys import Attempts
@@ -29,15 +40,18 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
     """
     longest = int(settings.session_hours * 60 * _MINUTE)
     idle = min(int(settings.session_idle_minutes * _MINUTE), longest)
+    place = place_of(settings)
+    service.console = f"{place.origin}{HOME}" if place.origin else ""
     app.state.console = Console(
-        place=place_of(settings),
+        place=place,
         sessions=Sessions(service.credentials, idle, longest),
         attempts=Attempts(),
         provider=None,
     )
     app.state.desk = Desk(service.ledgers)
     app.state.trials = Trials(service.ledgers)
-    for module in (signing_in, home, keys, findings, ledger, evidence, accounts, what_if):
+    first = signing_in, home, keys, findings, ledger, evidence
+    for module in (*first, accounts, what_if, decisions, proposals, requests):
         app.include_router(module.router)
 
     @app.get("/console/static/{name}", include_in_schema=False)

@@ -1,0 +1,76 @@
+"""A request in words: who asks, on whom, by which mechanisms, for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from accountant.budget.commands.base import LONGEST_TEXT
+from accountant.budget.facts import mechanisms_of
+from accountant.reporting.words import groups_in_words, shortened
+
+MOST: Final = 12
+"""Mechanisms that are told singly; the others are counted."""
+_LONGEST: Final = 300
+_SKIPPED: Final = frozenset({"kind", "count", "sampler", "claimed"})
+
+
+class Line(Struct, frozen=True):
+    """A fact: its name, and what is said of it. ``quoted``: in somebody's own words."""
+
+    name: str
+    text: str
+    quoted: bool = False
+
+
+def asked(client: str, command: Mapping[str, Any]) -> tuple[Line, ...]:
+    """Return the lines that tell a request, its texts opened and its groups named."""
+    named = command["dataset"]
+    lines = [
+        Line("Client", client),
+        Line("Data", named if isinstance(named, str) else ", ".join(named)),
+        Line("About", groups_in_words(command.get("subjects"))),
+    ]
+    each = mechanisms_of(command)
+    lines += [Line("Mechanism", mechanism(one)) for one in each[:MOST]]
+    if len(each) > MOST:
+        lines.append(Line("Mechanism", f"and {len(each) - MOST:,} more"))
+    if samplers := sorted({str(one["sampler"]) for one in each if one.get("sampler")}):
+        lines.append(Line("Sampler", shortened(", ".join(samplers), _LONGEST)))
+    for name, title in (("purpose", "Purpose"), ("justification", "Justification")):
+        if text := command.get(name):
+            lines.append(Line(title, shortened(str(text), LONGEST_TEXT), quoted=True))
+    if part := command.get("allotment"):
+        lines.append(Line("Drawn from", str(part)))
+    return tuple(lines)
+
+
+def mechanism(stated: Mapping[str, Any]) -> str:
+    """Return a mechanism in words: its kind, its parameters, how often, and what was claimed."""
+    parts = [f"{name.replace('_', ' ')} {_value(v)}" for name, v in _stated(stated)]
+    text = ", ".join([stated["kind"].replace("_", " "), *parts, _times(stated.get("count", 1))])
+    claim = stated.get("claimed")
+    if isinstance(claim, Mapping):
+        text += "; claimed: " + ", ".join(f"{name} {value}" for name, value in claim.items())
+    elif claim is not None:
+        text += f"; claimed: {claim}"
+    return shortened(text, _LONGEST)
+
+
+def _stated(stated: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, v) for name, v in stated.items() if name not in _SKIPPED and v is not None]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        kinds = [one["kind"] for one in value if isinstance(one, Mapping) and "kind" in one]
+        return f"of {len(value):,}" + (f" ({', '.join(dict.fromkeys(kinds))})" if kinds else "")
+    if isinstance(value, Mapping):
+        return mechanism(value) if "kind" in value else f"of {len(value):,}"
+    return str(value)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

@@ -1,0 +1,340 @@
+"""Proposals: what would change, what that would do, and what has become of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import Any, Final
+
+from msgspec import Struct
+
+from accountant.budget.apply import apply, read
+from accountant.budget.commands import AdoptPolicy
+from accountant.budget.decide.proposing import why
+from accountant.budget.depletion import bounds, relaxed_in_words
+from accountant.budget.errors import Problem
+from accountant.budget.policy import Policy
+from accountant.budget.proposals import Proposal
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.state import State
+from accountant.budget.trials.backtest import Backtest, tally
+from accountant.console.facts.asked import Line, mechanism
+from accountant.console.facts.proposed import question
+from accountant.ledger.events import Event, rfc3339
+from accountant.reporting.numbers import minute
+from accountant.reporting.policy_diff import Changed, differences
+from accountant.reporting.statement import Balance, balances, scopes
+from accountant.reporting.words import groups_in_words, rule_in_words, shortened
+
+DAYS: Final = 28
+"""How far back requests are decided again under a proposed policy."""
+_DAY: Final = 86_400 * 1_000_000
+_LONGEST: Final = 400
+_TEXTS: Final = ("reason", "justification")
+"""Fields of a change that hold somebody's own words."""
+_UNTOLD: Final = frozenset({"type", "confirms", "source_digest", "policy", *_TEXTS})
+
+
+class Closing(Struct, frozen=True):
+    """Who closed a proposal, or decided a request, when, by which event, and why."""
+
+    by: str
+    time: str
+    sequence: int
+    reason: str | None = None
+
+
+class Proposed(Struct, frozen=True, kw_only=True):
+    """A proposal in a list. ``stage``: open, lapsed, confirmed or declined."""
+
+    number: int
+    question: str
+    by: str
+    time: str
+    expires: str
+    why: str
+    stage: str
+    closing: Closing | None
+
+
+class LimitThen(Struct, frozen=True):
+    """A limit, and the account of it that is nearest to its end."""
+
+    epsilon: str
+    delta: str
+    together: str
+    left: str
+    span: str | None
+
+
+class LimitChange(Struct, frozen=True):
+    """A limit before and after a policy was adopted; None where there is none."""
+
+    rule: str
+    now: LimitThen | None
+    then: LimitThen | None
+
+
+class Trial(Struct, frozen=True):
+    """The requests of the last days, decided again; ``changed``: those answered otherwise, each
+    with its event, client, dataset, and what it was and would be told.
+    """
+
+    requests: int
+    let_through: tuple[int, int]
+    left_to_a_person: tuple[int, int]
+    refused: tuple[int, int]
+    flagged: tuple[int, int]
+    changed: tuple[tuple[int, str, str, str, str], ...]
+    more: int
+
+
+class ProposalFacts(Struct, frozen=True, kw_only=True):
+    """A proposal. ``owed``: what was charged on each dataset when it was proposed, and is now."""
+
+    proposed: Proposed
+    lede: str
+    digest: str
+    kind: str
+    lines: tuple[Line, ...]
+    owed: tuple[tuple[str, str, str], ...]
+    rules: tuple[Changed, ...]
+    limits: tuple[LimitChange, ...]
+    depletion: tuple[str, ...]
+    relaxed: tuple[str, ...]
+    trial: Trial | None
+
+
+def proposed(one: Proposal, now: int, closing: Closing | None = None) -> Proposed:
+    """Return a proposal, which holds its command, as a list shows it."""
+    stage = "lapsed" if one.status == "open" and one.expired(now) else one.status
+    return Proposed(
+        number=one.sequence,
+        question=question(one.command),
+        by=one.by,
+        time=rfc3339(one.time),
+        expires=rfc3339(one.expires),
+        why=shortened(why(one.effect), _LONGEST),
+        stage=stage,
+        closing=closing,
+    )
+
+
+def lede(told: Proposed) -> str:
+    """Return the second sentence about a proposal: what it is that takes two, or how it ended."""
+    if told.stage == "open":
+        return "It takes a second person" + (f": {told.why}." if told.why else ".")
+    if told.closing is None:
+        return f"It lapsed: nobody decided by {minute(told.expires)}. Nothing has changed."
+    by, when = told.closing.by, minute(told.closing.time)
+    where = f"on {when}, event {told.closing.sequence}."
+    if told.stage == "confirmed":
+        return f"{by} confirmed it {where}"
+    return f"{by} {'withdrew' if by == told.by else 'refused'} it {where} Nothing has changed."
+
+
+def proposal(
+    one: Proposal,
+    command: Mapping[str, Any],
+    now: int,
+    closing: Closing | None,
+    state: State | None = None,
+    before: Policy | None = None,
+    owed: Mapping[str, str] | None = None,
+    trial: Trial | None = None,
+) -> ProposalFacts:
+    """Return a proposal, which holds its command. ``command`` is the same with texts and names;
+    ``state`` is a copy that may be changed; ``before`` the policy that was in force, or still is;
+    ``owed`` what is charged by now.
+    """
+    told = proposed(one, now, closing)
+    policy = None
+    if command["type"] == AdoptPolicy.command:
+        policy = Policy.stored(dict(command["policy"]))
+    then = one.effect.get("owed", {})
+    changed = _changed(policy, before, state) if policy else ()
+    return ProposalFacts(
+        proposed=told,
+        lede=lede(told),
+        digest=one.digest,
+        kind=str(command["type"]),
+        lines=(*lines(command), *(_beside(before, policy) if before and policy else ())),
+        owed=tuple((n, v, (owed or {}).get(n, v)) for n, v in then.items()),
+        rules=changed,
+        limits=limits(state, policy, changed, now) if state and policy else (),
+        depletion=tuple(each.in_words() for each in bounds(policy)) if policy else (),
+        relaxed=relaxed_in_words(policy) if policy else (),
+        trial=trial,
+    )
+
+
+def lines(command: Mapping[str, Any]) -> tuple[Line, ...]:
+    """Return what a change says, field by field; its texts last."""
+    found = []
+    if "policy" in command:
+        found.append(Line("Policy", str(command["policy"]["policy"])))
+    for name, value in command.items():
+        if name in _UNTOLD or value is None:
+            continue
+        title = name.replace("_", " ").capitalize()
+        found += [Line(title, shortened(text, _LONGEST)) for text in _said(name, value)]
+    texts = [(name, command[name]) for name in _TEXTS if command.get(name)]
+    found += [Line(name.capitalize(), str(text), quoted=True) for name, text in texts]
+    return tuple(found)
+
+
+def _said(name: str, value: Any) -> list[str]:
+    if name == "subjects":
+        return [groups_in_words(value)]
+    if name == "mechanisms":
+        return [mechanism(one) for one in value[:10]]
+    if isinstance(value, bool):
+        return ["yes" if value else "no"]
+    if isinstance(value, list):
+        return [", ".join(map(str, value)) or "none"]
+    if isinstance(value, Mapping):
+        return [f"{key}: {_plain(each)}" for key, each in value.items()] or ["none"]
+    return [str(value)]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(map(str, value[:10]))
+        return f"{shown} and {len(value) - 10:,} more" if len(value) > 10 else shown
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    return str(value)
+
+
+def _changed(policy: Policy, before: Policy | None, state: State | None) -> tuple[Changed, ...]:
+    people = None if state is None else state.population
+    if before is not None:
+        return tuple(differences(before, policy, people))
+    said = ((rule.id, rule_in_words(rule, people)) for rule in policy.rules)
+    return tuple(Changed(name, None, text, loosens=False) for name, text in said)
+
+
+def _beside(before: Policy, policy: Policy) -> list[Line]:
+    """Return what changes beside the rules."""
+    found = []
+    if before.order != policy.order:
+        text = f"{policy.order.replace('_', ' ')}, instead of {before.order.replace('_', ' ')}"
+        found.append(Line("Order of those who wait", text))
+    if before.publication != policy.publication:
+        found.append(Line("Witnesses", f"{_witnesses(policy)}, instead of {_witnesses(before)}"))
+    return found
+
+
+def _witnesses(policy: Policy) -> str:
+    said = policy.publication
+    return f"{said.required} of {len(said.witnesses)}" if said.witnesses else "none"
+
+
+def limits(
+    state: State, policy: Policy, changed: Iterable[Changed], now: int
+) -> tuple[LimitChange, ...]:
+    """Return the limits that a policy would change, as they are and as they would be. ``state`` is
+    a copy, in which the policy is adopted. Empty if it cannot be adopted now.
+    """
+    names = [one.rule for one in changed]
+    before = _standing(state, names)
+    tested = Backtest(state)
+    try:
+        tested.adopt(policy, now)
+    except Problem:
+        return ()
+    after = _standing(tested.state, names)
+    each = (LimitChange(name, before.get(name), after.get(name)) for name in names)
+    return tuple(one for one in each if one.now or one.then)
+
+
+def _standing(state: State, names: Iterable[str]) -> dict[str, LimitThen]:
+    adopted = state.adopted
+    if state.population is None or adopted is None:
+        return {}
+    wanted = set(names)
+    found = {
+        rule.id: (-1.0, _then(rule, "0", f"{rule.limit.epsilon:f}"))
+        for rule in adopted.policy.limits
+        if rule.id in wanted
+    }
+    for counted in scopes(state):
+        name = counted.rule.id
+        if name in wanted:
+            [total] = balances(state, counted, None)
+            if _used(total) > found[name][0]:
+                window = counted.epoch.window.words if counted.epoch.window else None
+                then = _then(counted.rule, total.together, total.remaining, window)
+                found[name] = (_used(total), then)
+    return {name: then for name, (_, then) in found.items()}
+
+
+def _then(rule: LimitRule, together: str, left: str, span: str | None = None) -> LimitThen:
+    return LimitThen(f"{rule.limit.epsilon:f}", f"{rule.limit.delta:f}", together, left, span)
+
+
+def _used(total: Balance) -> float:
+    return float("inf") if total.share is None else total.share
+
+
+def trial(
+    ledger: str, stored: Iterable[bytes], policy: Policy, now: int, most: float
+) -> Trial | None:
+    """Return what ``policy`` would have answered in the last days; None if that takes longer than
+    ``most`` seconds, or if it cannot be adopted then.
+    """
+    until, since = monotonic() + most, now - DAYS * _DAY
+
+    def events() -> Iterable[Event]:
+        for body in stored:
+            if monotonic() > until:
+                raise TimeoutError
+            yield Event.from_bytes(body)
+
+    state, following, first = State(ledger), iter(events()), None
+    try:
+        for event in following:
+            ready = state.population is not None and state.adopted is not None
+            if event.time >= since and ready and state.batch is None:
+                first = event
+                break
+            apply(state, read(state, event))
+        if first is None:
+            return None
+        tested = Backtest(state)
+        tested.adopt(policy, max(state.time, since))
+        total, changed = tally(tested.compare(_chained(first, following)))
+    except (TimeoutError, Problem):
+        return None
+
+    def count(*outcomes: str) -> tuple[int, int]:
+        then = sum(n for (was, _), n in total.moved.items() if was in outcomes)
+        return then, sum(n for (_, now_), n in total.moved.items() if now_ in outcomes)
+
+    told = tuple(
+        (one.sequence, one.by, one.dataset, _TOLD[one.then.outcome], _TOLD[one.now.outcome])
+        for one in changed[:_LISTED]
+    )
+    return Trial(
+        requests=total.requests,
+        let_through=count("allow", "flag"),
+        left_to_a_person=count("approve"),
+        refused=count("block"),
+        flagged=count("flag"),
+        changed=told,
+        more=max(0, len(changed) - _LISTED),
+    )
+
+
+_LISTED: Final = 10
+_TOLD: Final = {
+    "allow": "let through",
+    "flag": "flagged",
+    "approve": "left to a person",
+    "block": "refused",
+}
+
+
+def _chained(first: Event, rest: Iterable[Event]) -> Iterable[Event]:
+    yield first
+    yield from rest

@@ -1,0 +1,272 @@
+"""Proposals: changes, and keys, that wait for a second person; who decides, and what became of
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from accountant.api.views import in_names
+from accountant.auth.keys import LEDGER as KEYS
+from accountant.budget.accounts.epochs import adopted_by
+from accountant.budget.commands import (
+    AdoptPolicy,
+    Command,
+    ConfirmChange,
+    DeclineChange,
+    Envelope,
+    KeyMade,
+)
+from accountant.budget.decide.proposing import check_open, check_other
+from accountant.budget.errors import Problem
+from accountant.budget.policy import Policy
+from accountant.budget.proposals import Proposal
+from accountant.console.access import Visitor, pages
+from accountant.console.facts.people import Check, people
+from accountant.console.facts.proposal import (
+    Closing,
+    ProposalFacts,
+    Proposed,
+    proposal,
+    proposed,
+    trial,
+)
+from accountant.console.framing import EventNumber, Overseen, Population, Visit
+from accountant.console.pages.deciding import Choice, Decided, Sent, answered, choice, holders
+from accountant.ledger.events import Event, rfc3339
+from accountant.reporting.texts import Texts
+from accountant.runtime.service import Service
+
+MOST: Final = 50
+"""Closed proposals that one page lists."""
+TRY: Final = 2_000
+"""Events of a ledger up to which requests are decided again for the page of a proposal."""
+SECONDS: Final = 0.25
+"""How long that may take."""
+router = pages()
+Before = Annotated[int, Query(ge=0, le=2**53)]
+
+
+@router.get("/keys/proposals")
+def list_key_proposals(visit: Overseen, before: Before = 2**53) -> HTMLResponse:
+    """List the keys and links that were proposed."""
+    found, now = visit.service.credentials.proposals()
+    shown = _cut(found, now, before)
+    told = [proposed(one, now, _closing(visit.service, KEYS, one)) for one in shown]
+    return _list(visit, None, told, _more(found, told))
+
+
+@router.get("/keys/proposals/{number}")
+def show_key_proposal(number: EventNumber, visit: Overseen) -> HTMLResponse:
+    """Show a key, or link, that was proposed."""
+    return _show_key(visit, number, Sent())
+
+
+@router.post("/keys/proposals/{number}")
+def decide_key_proposal(number: EventNumber, sent: Decided) -> Response:
+    """Confirm or decline a key, or link, that another person proposed."""
+    who, service = sent.visit.visitor, sent.visit.service
+
+    def confirm(_: str | None) -> Event:
+        command = ConfirmChange(proposal=number, digest=sent.digest)
+        return service.confirm_key(number, command.digest, who.name, who.key)
+
+    def refuse(reason: str) -> Event:
+        DeclineChange(proposal=number, reason=reason)  # a text that is too long, say
+        return service.decline_key(number, who.name, reason)
+
+    wrong = answered(sent, confirm, refuse, always=False)
+    if wrong is None or _is_done(service.credentials.proposal(number)[0], who, wrong):
+        return RedirectResponse(f"/console/keys/proposals/{number}", 303)
+    return _show_key(sent.visit, number, wrong)
+
+
+@router.get("/{population}/proposals")
+def list_proposals(population: Population, visit: Overseen, before: Before = 2**53) -> HTMLResponse:
+    """List proposals: those that can be confirmed, then those that are closed, the latest first."""
+    service = visit.service
+    found, now = service.proposals(population)
+    told = [
+        proposed(_whole(service, population, one), now, _closing(service, population, one))
+        for one in _cut(found, now, before)
+    ]
+    return _list(visit, population, told, _more(found, told))
+
+
+@router.get("/{population}/proposals/{number}")
+def show_proposal(population: Population, number: EventNumber, visit: Overseen) -> HTMLResponse:
+    """Show a proposal: what would change, what that would do, and who could confirm it."""
+    return _show(visit, population, number, Sent())
+
+
+@router.post("/{population}/proposals/{number}")
+def decide_proposal(population: Population, number: EventNumber, sent: Decided) -> Response:
+    """Confirm another person's proposal by the digest of what was read, or decline it."""
+    who, service = sent.visit.visitor, sent.visit.service
+
+    def confirm(_: str | None) -> Any:
+        command = ConfirmChange(proposal=number, digest=sent.digest)
+        return service.confirm(population, Envelope(who.name, command), who.key)
+
+    def refuse(reason: str) -> Any:
+        command = DeclineChange(proposal=number, reason=reason)
+        return service.execute(population, Envelope(who.name, command))
+
+    wrong = answered(sent, confirm, refuse, always=False)
+    if wrong is None or _is_done(service.proposal(population, number)[0], who, wrong):
+        return RedirectResponse(f"/console/{population}/proposals/{number}", 303)
+    return _show(sent.visit, population, number, wrong)
+
+
+def _is_done(one: Proposal, who: Visitor, sent: Sent) -> bool:
+    """Return whether the visitor has decided just so before: the form was sent twice."""
+    did = {"confirm": "confirmed", "refuse": "declined"}.get(sent.decision)
+    return one.closed_by == who.name and one.status == did
+
+
+def _cut(found: list[Proposal], now: int, before: int) -> list[Proposal]:
+    """Return all that are open, and the latest closed ones before number ``before``."""
+    closed = [one for one in found if not one.is_open(now) and one.sequence < before]
+    return [one for one in found if one.is_open(now)] + closed[:MOST]
+
+
+def _more(found: list[Proposal], told: list[Proposed]) -> int | None:
+    """Return before which number there are more, if there are."""
+    last = told[-1].number if told else 0
+    return last if any(one.sequence < last for one in found) and len(told) >= MOST else None
+
+
+def _list(
+    visit: Visit, population: str | None, told: list[Proposed], more: int | None
+) -> HTMLResponse:
+    return visit.page(
+        "proposals.html.j2",
+        "proposals" if population else "keys",
+        population,
+        keys=population is None,
+        place=_place(population),
+        open=[one for one in told if one.stage == "open"],
+        closed=[one for one in told if one.stage != "open"],
+        more=more,
+    )
+
+
+def _place(population: str | None) -> str:
+    return f"/console/{population or 'keys'}/proposals"
+
+
+def _whole(service: Service, population: str, one: Proposal) -> Proposal:
+    """Return a proposal with its command: a state keeps that only while it can be confirmed."""
+    if one.command:
+        return one
+    body = service.event(population, one.sequence).body
+    return replace(one, command=body["command"], effect=body["effect"])
+
+
+def _closing(service: Service, ledger: str, one: Proposal) -> Closing | None:
+    if one.closed is None:
+        return None
+    event = service.event(ledger, one.closed)
+    said = event.body if ledger == KEYS else event.body.get("command", {})
+    reason = said.get("reason") if one.status == "declined" else None
+    if isinstance(reason, dict):
+        texts = Texts(partial(service.texts, ledger), page=1)
+        reason = texts.open(event.sequence, {"reason": reason})["reason"]
+    return Closing(one.closed_by or event.by, rfc3339(event.time), event.sequence, reason)
+
+
+def _show(visit: Visit, population: str, number: int, sent: Sent) -> HTMLResponse:
+    service = visit.service
+    found, now = service.proposal(population, number)
+    one, state = _whole(service, population, found), service.state(population)
+    texts = Texts(partial(service.texts, population), page=1)
+    command = in_names(service, population, texts.open(number, dict(one.command)))
+    is_open, before, tried = one.is_open(now), _in_force(service, population, one, now), None
+    is_policy = command["type"] == AdoptPolicy.command
+    if is_open and is_policy and before and service.head(population).size <= TRY:
+        stored = (row.body for row in service.stream(population))
+        policy = Policy.stored(command["policy"])
+        tried = trial(population, stored, policy, now, SECONDS)
+    facts = proposal(
+        one,
+        command,
+        now,
+        _closing(service, population, one),
+        state if is_open or not is_policy else None,
+        before,
+        service.owed(population) if "owed" in one.effect and is_open else None,
+        tried,
+    )
+    can = _choice(service, visit.visitor, population, one) if is_open else None
+    check = partial(_check, service, one, now)
+    return _page(visit, population, facts, can, check, sent)
+
+
+def _in_force(service: Service, population: str, one: Proposal, now: int) -> Policy | None:
+    """Return the policy that is in force, or was when a closed proposal was made."""
+    if one.is_open(now):
+        adopted = service.state(population).adopted
+        return None if adopted is None else adopted.policy
+    before = service.policies(population, one.sequence)
+    return adopted_by(before[-1]).policy if before else None
+
+
+def _choice(service: Service, who: Visitor, population: str, one: Proposal) -> Choice:
+    def ask(command: Command) -> Problem | None:
+        return service.foresee_confirming(population, Envelope(who.name, command), who.key)
+
+    confirming = ConfirmChange(proposal=one.sequence, digest=one.digest)
+    declining = DeclineChange(proposal=one.sequence, reason="-")
+    return choice(who, "proposal", partial(ask, confirming), partial(ask, declining))
+
+
+def _check(service: Service, one: Proposal, now: int, by: str, key: KeyMade | None) -> None:
+    """Raise Problem unless ``by`` is another person than the proposer."""
+    last = service.credentials.last_named(one.by, one.time)
+    check_other(one, by, key, now, last.facts() if last else None)
+
+
+def _show_key(visit: Visit, number: int, sent: Sent) -> HTMLResponse:
+    service, who = visit.service, visit.visitor
+    one, now = service.credentials.proposal(number)
+    facts = proposal(one, one.command, now, _closing(service, KEYS, one))
+    check = partial(_check, service, one, now)
+
+    def confirming() -> Problem | None:
+        try:
+            check_open(one, now)
+            check(who.name, who.key.facts())
+        except Problem as problem:
+            return problem
+        return None
+
+    can = choice(who, "proposal", confirming, lambda: None) if one.is_open(now) else None
+    return _page(visit, None, facts, can, check, sent)
+
+
+def _page(
+    visit: Visit,
+    population: str | None,
+    facts: ProposalFacts,
+    can: Choice | None,
+    check: Check,
+    sent: Sent,
+) -> HTMLResponse:
+    asked = holders(visit.service) if can is not None else ()
+    return visit.page(
+        "proposal.html.j2",
+        "proposals" if population else "keys",
+        population,
+        status=sent.status,
+        place=_place(population),
+        facts=facts,
+        told=facts.proposed,
+        can=can,
+        people=people(asked, facts.proposed.by, check, visit.now),
+        sent=sent,
+    )
