@@ -28,9 +28,7 @@ from accountant.budget.rules.comparing import MOST_BESIDE
 from accountant.budget.state import (
     Settled,
 )
-from accountant.budget.waiting.queue import (
-    Waiting,
-)
+from accountant.budget.waiting.asked import Waiting
 from accountant.door.messages import Reply, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.reporting.statement import lifetime_sums

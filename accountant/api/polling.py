@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from accountant.budget.commands import seconds_in
 from accountant.budget.state import Grant, Settled
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting
 from accountant.runtime.service import Service
 
 LONGEST: Final = 60

@@ -18,7 +18,7 @@ from accountant.budget.population import packing
 from accountant.budget.proposals import Proposal, after
 from accountant.budget.rules.base import Finding
 from accountant.budget.state import Grant, Settled
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, NOTHING, Charge
 from accountant.reporting.texts import PAGE, Texts

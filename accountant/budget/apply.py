@@ -14,9 +14,7 @@ import orjson
 
 from accountant.budget import batches
 from accountant.budget.batches import OpenBatch
-from accountant.budget.bill import (
-    per_in,
-)
+from accountant.budget.bill import Bill, per_in
 from accountant.budget.changes import (
     NOTHING,
     Admit,
@@ -58,7 +56,8 @@ from accountant.budget.population.selection import EVERYONE
 from accountant.budget.proposals import CONFIRMING, Proposal, after
 from accountant.budget.reach import reach_in
 from accountant.budget.state import State, envelope_of
-from accountant.budget.waiting.queue import Index, Waiting
+from accountant.budget.waiting.asked import Waiting, waiting_for
+from accountant.budget.waiting.queue import Index
 from accountant.budget.waiting.waking import wake
 from accountant.ledger.events import Entry, Event, to_keep, written
 from accountant.privacy.units import Charge
@@ -231,14 +230,13 @@ def _grant(state: State, event: Event, by: str, command: dict[str, Any]) -> Rese
 
 def _wait(state: State, event: Event) -> Change:
     command = event.body["command"]
-    waiting = Waiting(
-        f"g{event.sequence}",
+    until = event.time + command.get("wait", APPROVAL_WAIT) * SECOND
+    waiting = waiting_for(
         event.by,
         reach_in(event.body),
         to_keep(written(command)),
-        event.time,
-        event.time + command.get("wait", APPROVAL_WAIT) * SECOND,
-        event.sequence,
+        (event.time, until, event.sequence),
+        (Bill(_charge(event.body["total"]), per_in(event.body)), state.custody.engine),
     )
     arriving = arrival(state, event.by, [envelope_of(event).command])
     return Wait(waiting, arriving=arriving)

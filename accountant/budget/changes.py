@@ -18,7 +18,7 @@ from accountant.budget.grants import AccountKey, Ending, Grant
 from accountant.budget.population.selection import Selection
 from accountant.budget.proposals import digest_of
 from accountant.budget.request import selected
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting
 from accountant.ledger.events import Entry
 from accountant.privacy.units import Charge
 

@@ -25,7 +25,7 @@ from accountant.budget.reach import Reach
 from accountant.privacy.units import Charge
 
 if TYPE_CHECKING:
-    from accountant.budget.waiting.queue import Waiting
+    from accountant.budget.waiting.asked import Waiting
 
 
 class Asked(Protocol):

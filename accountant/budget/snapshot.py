@@ -33,9 +33,7 @@ from accountant.budget.accounts.unlocking import (
 from accountant.budget.accounts.window import (
     WindowAccount,
 )
-from accountant.budget.bill import (
-    Per,
-)
+from accountant.budget.bill import Bill, Per
 from accountant.budget.columns import Take, raw
 from accountant.budget.custody.custody import Custody
 from accountant.budget.grants import AccountKey, Bookings, Grant, Grants, Legend
@@ -46,7 +44,8 @@ from accountant.budget.population.selection import Selection, runs_of, side_from
 from accountant.budget.proposals import Proposal
 from accountant.budget.reach import Reach
 from accountant.budget.state import State
-from accountant.budget.waiting.queue import Waiting, queue_of
+from accountant.budget.waiting.asked import Waiting, waiting_for
+from accountant.budget.waiting.queue import queue_of
 from accountant.privacy.curves import order_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
 
@@ -76,8 +75,10 @@ BookingsRow = tuple[tuple[Number, Number], ...]
 """Accounts, and the charges that they hold of a grant."""
 EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...], bool, bool, Big]
 """The facts of an epoch beside its rule: number, since, chosen, orders, carried, whole, begun."""
-WaitingRow = tuple[str, str, str, Big, Big, Number, str]
-"""A request that waits: client, datasets, command, since when, until when, sequence, digest."""
+WaitingRow = tuple[str, str, str, Big, Big, Number, str, Number, Number]
+"""A request that waits: client, datasets, command, since when, until when, sequence, digest, and
+what it cost: the charge, and the further units.
+"""
 PerRow = tuple[tuple[str, Number], ...]
 """Further units, and what they are charged."""
 AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
@@ -325,7 +326,7 @@ def _head(
         ),
         open=len(state.open),
         commands=len(commands),
-        waiting=tuple(_waiting_row(one) for one in state.waiting.in_order()),
+        waiting=tuple(_waiting_rows(state.waiting.in_order(), lists)),
         settled=legend,
         answers=answers,
         **lists.rows(),
@@ -371,7 +372,7 @@ def _state(
         adopted=_adopted(head.adopted) if head.adopted else None,
         accounts=accounts,
         grants=Grants.load(take, head.settled, map(Grant, map("g{}".format, columns[7]), *fields)),
-        waiting=queue_of(map(_waiting, head.waiting)),
+        waiting=queue_of(_waiting(row, charges, per, head.custody) for row in head.waiting),
         idempotency=IdempotencyIndex.load(take, head.answers),
         last_epoch=dict(head.last_epoch),
         custody=head.custody,
@@ -440,17 +441,22 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
     return raw(np.array(columns, dtype=np.int64).T)
 
 
-def _waiting_row(one: Waiting) -> WaitingRow:
-    when = one.opened, one.expires, one.sequence
-    return one.by, one.on.text, one.command.decode(), *when, one.digest
+def _waiting_rows(waiting: Sequence[Waiting], lists: _Lists) -> Iterator[WaitingRow]:
+    totals = lists.numbers(lists.charges, [one.bill.total for one in waiting])
+    further = lists.further([one.bill.per for one in waiting])
+    for one, total, per in zip(waiting, totals, further, strict=True):
+        facts = one.by, one.on.text, one.command.decode(), one.opened, one.expires, one.sequence
+        yield (*facts, one.digest, total, per)
 
 
-def _waiting(row: WaitingRow) -> Waiting:
-    by, on, command, opened, expires, sequence, digest = row
-    if not isinstance(orjson.loads(command), dict):
-        raise ValueError("the command of a waiting request is no object")
+def _waiting(
+    row: WaitingRow, charges: Sequence[Charge], further: Sequence[Per], custody: Custody
+) -> Waiting:
+    by, on, command, *when, digest, total, per = row
+    opened, expires, sequence = when
+    priced = Bill(charges[total], further[per]), custody.engine_at(sequence)
     about = by, Reach.read(on), command.encode()
-    return Waiting(f"g{sequence}", *about, opened, expires, sequence, digest)
+    return waiting_for(*about, (opened, expires, sequence), priced, digest)
 
 
 def _adopted_row(adopted: Adopted) -> AdoptedRow:

@@ -43,7 +43,8 @@ from accountant.budget.proposals import (
 from accountant.budget.reach import Names, Reach, named_in, reach_of
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.scope import ALL
-from accountant.budget.waiting.queue import Queue, Waiting
+from accountant.budget.waiting.asked import Waiting
+from accountant.budget.waiting.queue import Queue
 from accountant.ledger.events import Event, to_keep, written
 from accountant.privacy.curves import Orders
 

@@ -12,7 +12,7 @@ from accountant.budget.explain import in_words
 from accountant.budget.request import prepare
 from accountant.budget.rules.relaxed import RELAXED
 from accountant.budget.state import State
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting
 from accountant.ledger.events import rfc3339
 from accountant.privacy.units import INFINITE, Charge, Currency
 from accountant.reporting.schema import RelaxedFacts, WaitFacts, WaitsFacts

@@ -30,7 +30,7 @@ from accountant.budget.previewing import (
 from accountant.budget.proposals import Proposal, in_order
 from accountant.budget.request import Request, Terms, check_classes, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting
 from accountant.ledger.events import Event
 from accountant.runtime.clock import Doubt, TrustedClock
 from accountant.runtime.prices import Pricing, takes_long

@@ -25,7 +25,7 @@ from accountant.budget.grants import Settled
 from accountant.budget.outcome import ADMITTED, NOT_APPROVED, Outcome, Repeated, outcome
 from accountant.budget.request import Request, prepare
 from accountant.budget.state import State
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting
 from accountant.ledger.events import rfc3339
 
 

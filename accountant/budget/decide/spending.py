@@ -38,7 +38,7 @@ from accountant.budget.reach import named_in
 from accountant.budget.request import check_classes, price_all, selected
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting
 from accountant.ledger.events import rfc3339, written
 from accountant.privacy.losses import Loss
 from accountant.privacy.mechanisms import Mechanism, SparseVector, further_units

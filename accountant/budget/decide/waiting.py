@@ -28,8 +28,9 @@ from accountant.budget.outcome import (
 )
 from accountant.budget.request import Request, prepare
 from accountant.budget.state import State
-from accountant.budget.waiting.due import Admitted, blocks_only_by_limits, never_fits, witness_of
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting, waiting_for
+from accountant.budget.waiting.due import blocks_only_by_limits, never_fits
+from accountant.budget.waiting.looking import Admitted, witness_of
 from accountant.ledger.events import rfc3339
 
 MOST_BYTES: Final = 3_000
@@ -54,14 +55,12 @@ def wait_or_refuse(
     may_wait = command.wait is not None and blocks_only_by_limits(state, judgement)
     if not may_wait and judgement.outcome != "approve":
         return outcome(state, asked, REFUSED, now, body, arriving)
-    waiting = Waiting(
-        f"g{state.sequence}",
+    waiting = waiting_for(
         asked.by,
         request.on,
         asked.canonical,
-        now,
-        now + (command.wait or APPROVAL_WAIT) * SECOND,
-        state.sequence,
+        (now, now + (command.wait or APPROVAL_WAIT) * SECOND, state.sequence),
+        (request.costs.bill, state.custody.engine),
     )
     least = request
     if command.at_least is not None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from accountant.budget.request import Request
     from accountant.budget.rules.limit import LimitRule
     from accountant.budget.state import State
+    from accountant.budget.waiting.asked import About
     from accountant.ledger.events import Event
     from accountant.privacy.units import Charge
 
@@ -151,6 +152,19 @@ class View:
         """Return the view of a client's giving ``back``, which is no request."""
         view = cls.__new__(cls)
         view._state, view.client, view.back, view.now = state, client, back, now
+        return view
+
+    @classmethod
+    def of_line(
+        cls, state: State, datasets: tuple[str, ...], about: About, selection: Selection
+    ) -> View:
+        """Return the view of what requests that are ``about`` the same have in common; there is no
+        more in it, but for a ``total`` that is set.
+        """
+        view = cls.__new__(cls)
+        view._state, view._selection, view.datasets = state, selection, datasets
+        view.client, view.purpose, view.allotment = about.by, about.purpose, about.allotment
+        view._route = state.route(datasets, about.by, about.purpose, about.allotment)
         return view
 
     def used(self, rule: str) -> list[Used]:

@@ -13,22 +13,18 @@ An index is a value. ``apply`` keeps the one before each event, and ``rollback``
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import prod
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-import orjson
-
-from accountant.budget.commands import AskGrant, TimeOutGrant, command_from_json
-from accountant.budget.commands.plain import read_plain
 from accountant.budget.errors import Conflict
-from accountant.budget.grants import AccountKey, is_due, request_of
+from accountant.budget.grants import AccountKey
 from accountant.budget.population.selection import Selection
-from accountant.budget.reach import Reach
+from accountant.budget.waiting.asked import About, Waiting
 from accountant.budget.waiting.tree import Key, Need, Node, Tree, find, first, least, put, walk
 from accountant.budget.waiting.tree import remove as without
 
@@ -36,75 +32,17 @@ MOST: Final = 100_000
 """Requests that wait in one ledger."""
 MOST_OF_ONE: Final = 20_000
 """Requests of one client that wait in one ledger."""
-_REMEMBERED: Final = 4_096
-_OWN: Final = ("at_least", "wait")
-"""The fields of a request that say how it waits."""
+
+PATIENCE: Final = 256
+_CELLS: Final = 256
+_ACCOUNTS: Final = 4_096
+"""Cells of an account that are remembered to be tight, and such accounts."""
 
 Cell = tuple[int, ...]
 Place = tuple[AccountKey, Cell]
 """A cell of an account."""
-
-
-class Waiting(NamedTuple):
-    """A request that waits. It holds no budget."""
-
-    id: str
-    """Always ``g`` and the sequence. The grant, once admitted, has a name of its own."""
-    by: str
-    on: Reach
-    """The datasets that it names, and those that it would have been charged to when it came."""
-    command: bytes
-    """The request, canonical."""
-    opened: int
-    expires: int
-    """The stamp from which it is not admitted any more."""
-    sequence: int
-    digest: str = ""
-    """SHA-256 of the event's bytes, in hex: an approval names what was read by it."""
-    session: bool = False
-
-    @property
-    def status(self) -> str:
-        """Waiting, until it is admitted, times out, is cancelled or is declined."""
-        return "waiting"
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The request."""
-        return request_of(self)
-
-    def due(self, now: int) -> bool:
-        """Return whether its time has passed."""
-        return is_due(self, now)
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many invocations are accepted: at least, and at most."""
-        document = self.document
-        most = document["mechanisms"][0].get("count", 1)
-        return document.get("at_least", most), most
-
-    def asks(self, count: int | None = None) -> AskGrant:
-        """Return the request as one that does not wait, with another count if one is given."""
-        return _asks(self.command, count)
-
-    def timing_out(self) -> TimeOutGrant:
-        """Return the command that ends it when its time has passed."""
-        return TimeOutGrant(grant=self.id, client=self.by, request=self.asks().to_json())
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _asks(command: bytes, count: int | None) -> AskGrant:
-    document = orjson.loads(command)
-    for name in _OWN:
-        document.pop(name, None)
-    if count is not None:
-        [mechanism] = document["mechanisms"]
-        mechanism.pop("count", None)
-        document["mechanisms"] = [mechanism | ({"count": count} if count > 1 else {})]
-    # Read plainly it remembers its price and its cells.
-    found = read_plain(document) or command_from_json(document)
-    return cast(AskGrant, found)
+Tight = dict[AccountKey, dict[Cell, None]]
+"""Cells that have held something up, the latest last."""
 
 
 class Index(NamedTuple):
@@ -290,6 +228,18 @@ class Queue:
     index: Index | None = field(default=None, compare=False, repr=False)
     """None: everything is to be looked at anew."""
     _of: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    about: Counter[About] = field(default_factory=Counter, compare=False, repr=False)
+    """How many are about the same."""
+    repriced: dict[int, tuple[Any, ...]] = field(default_factory=dict, compare=False, repr=False)
+    """By sequence, a request, the terms that it was priced on anew, and its bill on them."""
+    tight: Tight = field(default_factory=dict, compare=False, repr=False)
+    """Where to look first. Nobody is passed over by it."""
+    lines: Any = field(default=None, compare=False, repr=False)
+    """What is known of requests that are about the same (lines.py)."""
+    vain: int = field(default=0, compare=False, repr=False)
+    """Requests that were looked at in vain since nothing was left to be looked at."""
+    patience: int = field(default=PATIENCE, compare=False, repr=False)
+    """How many may be before all that waits is filed anew, by what they have shown to be tight."""
     _calendar: list[tuple[int, str]] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -313,6 +263,7 @@ class Queue:
         """Add a request."""
         self.requests[waiting.id] = waiting
         self._of[waiting.by] = self._of.get(waiting.by, 0) + 1
+        self.about[waiting.about] += 1
         if self._calendar is not None:
             heappush(self._calendar, (waiting.expires, waiting.id))
 
@@ -322,7 +273,32 @@ class Queue:
         self._of[waiting.by] -= 1
         if not self._of[waiting.by]:
             del self._of[waiting.by]
+        self.about[waiting.about] -= 1
+        if not self.about[waiting.about]:
+            del self.about[waiting.about]
+        self.repriced.pop(waiting.sequence, None)
         return waiting
+
+    def impatient(self) -> bool:
+        """Count a request that was looked at in vain. Return whether it is time to file anew; the
+        next time will be later, for what is known to be tight may not tell who fails.
+        """
+        self.vain += 1
+        if self.vain < self.patience:
+            return False
+        self.vain, self.patience = 0, 4 * self.patience
+        return True
+
+    def hold(self, place: Place) -> None:
+        """Remember a place that has held something up."""
+        key, cell = place
+        if len(self.tight) >= _ACCOUNTS:
+            self.tight.clear()
+        cells = self.tight.setdefault(key, {})
+        cells.pop(cell, None)
+        cells[cell] = None
+        if len(cells) > _CELLS:
+            del cells[next(iter(cells))]
 
     def in_order(self) -> list[Waiting]:
         """Return the requests by sequence."""
@@ -344,7 +320,7 @@ class Queue:
 
     def frozen(self) -> Queue:
         """Return a copy for readers: the index is a value, and is shared."""
-        return Queue(dict(self.requests), self.index, dict(self._of))
+        return Queue(dict(self.requests), self.index, dict(self._of), about=Counter(self.about))
 
 
 def queue_of(requests: Iterable[Waiting]) -> Queue:

@@ -16,51 +16,87 @@ go by arrival.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from fractions import Fraction
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from accountant.budget.population.selection import Selection
-from accountant.budget.request import Request
-from accountant.budget.rules.base import View
-from accountant.budget.state import State
 from accountant.privacy.units import Currency
+
+if TYPE_CHECKING:
+    from accountant.budget.bill import Bill
+    from accountant.budget.state import Counted, State
+    from accountant.budget.waiting.tree import Key
 
 Order = Literal["arrival", "dominant_share", "efficiency"]
 ARRIVAL: Final[Order] = "arrival"
-_NEVER: Final = Fraction(10**60)
+_NEVER: Final = 10**60
 """More than any share that is finite: of what a limit has nothing of, or of no finite cost."""
 
 
-def key_of(state: State, request: Request, sequence: int, order: Order) -> tuple[Fraction, int]:
-    """Return the place of a request in ``order``: a smaller key is admitted first."""
-    if order == "arrival":
-        return Fraction(), sequence
-    shares = list(_shares(state, request))
-    if order == "dominant_share":
-        return max(shares, default=Fraction()), sequence
-    cells = cells_in(request.selection, state.people().shape)
-    return sum(shares, Fraction()) * cells, sequence
+class _Share(NamedTuple):
+    """A blocking limit in one account: the unit that it counts for, and what one unit of loss is of
+    the whole, by currency. Shares are in whole numbers: parts of what all limits divide.
+    """
+
+    unit: str
+    delta: int | None
+    others: tuple[tuple[Currency, int | None], ...]
+    """None: it has nothing of that."""
 
 
-def _shares(state: State, request: Request) -> Iterator[Fraction]:
-    """Yield the share of each blocking limit, in each of its accounts, that a request takes."""
-    view = View(state, request)
-    for rule in state.adopted.policy.limits if state.adopted else ():
-        for one in view.used(rule.id) if rule.action == "block" else ():
-            charge = one.charge.on(one.reading.account.axis)
-            found = {
-                currency: _share(charge.units(currency), most)
-                for currency, most in one.epoch.capacity.sides
+class Shares:
+    """The keys of requests that are about the same: a smaller key is admitted first."""
+
+    def __init__(self, state: State, counted: Iterable[Counted], selection: Selection) -> None:
+        self._order: Order = state.adopted.policy.order if state.adopted else ARRIVAL
+        if self._order == ARRIVAL:
+            return
+        self._whole = _whole(state)
+        self._each = list(self._shares(state, counted, selection))
+        self._cells = cells_in(selection, state.people().shape)
+
+    def _shares(
+        self, state: State, counted: Iterable[Counted], selection: Selection
+    ) -> Iterator[_Share]:
+        for rule, epoch, key in counted:
+            cells = rule.cells(state.people(), selection) if rule.subjects else selection
+            if rule.action != "block" or cells is None:
+                continue
+            each = {
+                currency: self._whole // most if most > 0 else None
+                for currency, most in epoch.capacity.sides
             }
-            delta = found.pop(Currency.DELTA)
-            yield max(delta, min(found.values()))
+            delta = each.pop(Currency.DELTA)
+            yield _Share(key.unit, delta, tuple(each.items()))
+
+    def key(self, bill: Bill, sequence: int) -> Key:
+        """Return the place of a request in the order."""
+        if self._order == ARRIVAL:
+            return 0, sequence
+        found = [self._of(bill, one) for one in self._each]
+        if self._order == "dominant_share":
+            return max(found, default=0), sequence
+        return sum(found) * self._cells, sequence
+
+    def _of(self, bill: Bill, share: _Share) -> int:
+        """Return the share of one limit that a request takes."""
+        charge = bill.to(share.unit)
+        least = min(self._part(charge.units(currency), each) for currency, each in share.others)
+        return max(self._part(charge.units(Currency.DELTA), share.delta), least)
+
+    def _part(self, units: int | None, each: int | None) -> int:
+        if units == 0:
+            return 0
+        return self._whole * _NEVER if units is None or each is None else units * each
 
 
-def _share(units: int | None, most: int) -> Fraction:
-    if units == 0:
-        return Fraction()
-    return _NEVER if units is None or most <= 0 else Fraction(units, most)
+def _whole(state: State) -> int:
+    """Return a number that each capacity of a blocking limit divides."""
+    if state.adopted is None:
+        return 1
+    limits, epochs = state.adopted.policy.limits, state.adopted.epochs
+    blocking = [epochs[rule.id].capacity.sides for rule in limits if rule.action == "block"]
+    return math.lcm(*(most for sides in blocking for _, most in sides if most > 0))
 
 
 def cells_in(selection: Selection, shape: tuple[int, ...]) -> int:

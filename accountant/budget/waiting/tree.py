@@ -8,8 +8,8 @@ needs more than there is. Old trees stay valid: to take a change back is to keep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 Key = tuple[Any, ...]
 Need = tuple[int, ...]
@@ -17,19 +17,41 @@ _SCATTER: Final = 0x9E3779B97F4A7C15  # Knuth, Art of Computer Programming 3, 6.
 _MASK: Final = 2**64 - 1
 
 
-class Node(NamedTuple):
-    """A key with its value, and the trees on both sides of it."""
+class Node:
+    """A key with its value, and the trees on both sides of it. Never changed, but for a side that
+    ``built`` left as a list, which becomes a tree when it is looked at.
+    """
 
-    key: Key
-    value: Any
-    need: Need
-    least: Need
-    rank: int
-    left: Tree
-    right: Tree
+    __slots__ = ("_left", "_right", "key", "least", "need", "rank", "value")
+
+    def __init__(
+        self, key: Key, value: Any, need: Need, least: Need, rank: int, left: Side, right: Side
+    ) -> None:
+        self.key, self.value, self.need, self.least, self.rank = key, value, need, least, rank
+        self._left, self._right = left, right
+
+    @property
+    def left(self) -> Tree:
+        """What comes before the key."""
+        side = self._left
+        if side is None or isinstance(side, Node):
+            return side
+        self._left = found = built(side)
+        return found
+
+    @property
+    def right(self) -> Tree:
+        """What comes after it."""
+        side = self._right
+        if side is None or isinstance(side, Node):
+            return side
+        self._right = found = built(side)
+        return found
 
 
 Tree = Node | None
+Item = tuple[Key, Any, Need]
+Side = Node | Sequence[Item] | None
 
 
 def put(tree: Tree, key: Key, value: Any = None, need: Need = ()) -> Node:
@@ -47,6 +69,21 @@ def _put(tree: Tree, key: Key, value: Any, need: Need, rank: int) -> Node:
     if key < tree.key:
         return _with(tree, _put(tree.left, key, value, need, rank), tree.right)
     return _with(tree, tree.left, _put(tree.right, key, value, need, rank))
+
+
+def built(items: Sequence[Item]) -> Tree:
+    """Return the tree of keys with their values and needs, which are sorted by key and are not
+    changed any more. It is balanced: a node has the rank of the largest of as many draws as there
+    are nodes in its tree. Only what is looked at becomes nodes.
+    """
+    if not items:
+        return None
+    size = len(items)
+    middle = size // 2
+    key, value, need = items[middle]
+    lowest = tuple(map(min, zip(*(item[2] for item in items), strict=True))) if need else need
+    rank = _MASK * size // (size + 1)
+    return Node(key, value, need, lowest, rank, items[:middle] or None, items[middle + 1 :] or None)
 
 
 def remove(tree: Tree, key: Key) -> Tree:

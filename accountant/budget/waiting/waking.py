@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accountant.budget.changes import Admit, Arrive, Counted, End, Leave, Record, Reserve, Wait
 from accountant.budget.grants import AccountKey
-from accountant.budget.waiting.due import joined, rises
+from accountant.budget.waiting.due import joined
+from accountant.budget.waiting.looking import rises
 from accountant.budget.waiting.queue import Index
+from accountant.ledger.events import Event
 
 if TYPE_CHECKING:
     from accountant.budget.outcome import Change
     from accountant.budget.state import State
     from accountant.ledger.events import Entry
 
+_REGISTERED: Final = "dataset.registered.v1"
 _QUIET: Final = frozenset(
     {
         "signing_key.adopted.v1",
@@ -23,6 +26,8 @@ _QUIET: Final = frozenset(
         "text.erased.v1",
         "clock.accepted.v1",
         "batch.opened.v1",
+        "change.proposed.v1",
+        "change.declined.v1",
     }
 )
 """Events about the ledger as a whole that no comparison depends on."""
@@ -52,8 +57,21 @@ def wake(state: State, change: Change, before: Any, entry: Entry) -> None:
     elif isinstance(change, Record):
         keys = [key for booked in before.booked for key in booked.keys]
         queue.index = _scheduled(state, index, keys, entry.time)
-    elif entry.type not in _QUIET and not entry.type.startswith(("grant.", "sparse_vector.")):
+    elif not _quiet(state, entry):
         queue.index = None
+
+
+def _quiet(state: State, entry: Entry) -> bool:
+    """Return whether an event about the ledger as a whole lets nothing in.
+
+    So does the registration of a dataset that no request is charged to: of a limit across datasets
+    it may only bring into the total what the dataset was used for outside of it (rules/limit.py).
+    """
+    if entry.type != _REGISTERED:
+        return entry.type in _QUIET or entry.type.startswith(("grant.", "sparse_vector."))
+    dataset = Event.from_bytes(entry.body).body["command"]["id"]
+    lists = {about.named for about in state.waiting.about}
+    return not any(dataset in state.reach(list(named)).charged for named in lists)
 
 
 def _arrived(

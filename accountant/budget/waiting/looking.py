@@ -1,0 +1,174 @@
+"""Looking at one request that waits: whether the evaluator admits it, and what holds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from accountant.budget.accounts.peak import Reading, rows_of
+from accountant.budget.accounts.unlocking import unlocked
+from accountant.budget.advice import most_that_fits
+from accountant.budget.commands import AskGrant
+from accountant.budget.errors import Problem
+from accountant.budget.evaluate import Judgement, evaluate
+from accountant.budget.population.selection import Selection
+from accountant.budget.request import Request, prepare
+from accountant.budget.rises import next_rise
+from accountant.budget.rules.allotment import AllotmentRule
+from accountant.budget.rules.base import View
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.state import Counted, State
+from accountant.budget.waiting.asked import Waiting
+from accountant.budget.waiting.queue import Place
+from accountant.budget.waiting.tree import Need
+
+if TYPE_CHECKING:
+    from accountant.budget.grants import AccountKey
+    from accountant.privacy.units import Charge
+
+ENDLESS: Final = 2**200
+"""A need that nothing has left."""
+_FICKLE: Final = frozenset({"used", "now", "memory", "back"})
+"""What a rule may read that changes without a policy."""
+
+
+class Admitted(NamedTuple):
+    """A request that is to be admitted: what it asks for now, and its judgement."""
+
+    waiting: Waiting
+    asks: AskGrant
+    request: Request
+    judgement: Judgement
+
+
+class Witness(NamedTuple):
+    """Why a request is not admitted: the place that does not have its need left, or none."""
+
+    place: Place | None
+    need: Need = ()
+    always: bool = False
+
+
+def look_at(state: State, waiting: Waiting, stamp: int) -> tuple[Admitted | None, Witness]:
+    """Ask the evaluator about a request: as much of it as is accepted and fits."""
+    few, most = waiting.counts
+    try:
+        whole = waiting.asks()
+        request = prepare(state, waiting.by, whole, stamp).among(0)  # it came before
+        judgement = evaluate(state, request)
+        if judgement.granted:
+            return Admitted(waiting, whole, request, judgement), Witness(None)
+        if few < most:
+            count = max(most_that_fits(state, waiting.by, whole, stamp), few)
+            part = waiting.asks(count)
+            request = prepare(state, waiting.by, part, stamp).among(0)
+            judgement = evaluate(state, request)
+            if judgement.granted:
+                return Admitted(waiting, part, request, judgement), Witness(None)
+    except Problem:  # as for a rule that no budget helps: it is asked again when terms change
+        return None, Witness(None)
+    return None, witness_of(state, request, judgement)
+
+
+def witness_of(state: State, request: Request, judgement: Judgement) -> Witness:
+    """Return what holds a request up, which ``judgement`` does not grant. A limit that asks for a
+    person's approval stands in the way of an admission like one that blocks.
+    """
+    holding = judgement.holding
+    rules = {rule.id: rule for rule in state.adopted.policy.rules} if state.adopted else {}
+    for one in holding:
+        rule = rules.get(one.rule)
+        if not isinstance(rule, LimitRule):
+            fickle = rule is not None and not _FICKLE.isdisjoint(type(rule).reads)
+            return Witness(None, always=fickle)
+    view = View(state, request)
+    route = state.route(request.datasets, request.by, request.purpose, request.allotment)
+    name = holding[0].rule
+    limit = cast(LimitRule, rules[name])
+    for counted, (used, most) in zip(
+        route.by_rule.get(name, ()), limit.compared_with(view), strict=True
+    ):
+        epoch, charge = used.epoch, used.charge.on(used.reading.account.axis)
+        fits, peak = used.whole.peak(epoch.gate, epoch.limit, charge, most)
+        if not fits:
+            cell = peak.cell
+            if cell is None:  # all cells are alike
+                cell = (0,) * len(state.people().shape)
+            sides = zip(epoch.capacity.sides, most.sides, strict=True)
+            # A context may have more than the usual amount, by which a cell's room is told.
+            need = tuple(
+                need_of(charge, currency) - max(0, more - usual)
+                for (currency, usual), (_, more) in sides
+            )
+            return Witness((counted.key, cell), need)
+    return Witness(None, always=True)  # a kind of limit that compares more than sums
+
+
+def need_of(charge: Charge, currency: Any) -> int:
+    """Return the units of a charge, endless if it is infinite."""
+    units = charge.units(currency)
+    return ENDLESS if units is None else units
+
+
+class Room:
+    """What cells have left at one stamp; what allotments keep of that is left to the evaluator."""
+
+    def __init__(self, state: State, stamp: int) -> None:
+        self._state, self._stamp = state, stamp
+        self._known: dict[Place, Callable[[Need], bool]] = {}
+
+    def at(self, place: Place) -> Callable[[Need], bool]:
+        """Return whether a cell has a need left: epsilon or one of the gate's own, and delta."""
+        if (known := self._known.get(place)) is None:
+            known = self._known[place] = self._of(place)
+        return known
+
+    def _of(self, place: Place) -> Callable[[Need], bool]:
+        key, cell = place
+        state = self._state
+        account = state.account(key).at(self._stamp)
+        if state.adopted is None:
+            return lambda need: True
+        epoch = state.adopted.epochs[key.rule]
+        [rule] = [one for one in state.adopted.policy.limits if one.id == key.rule]
+        capacity = epoch.capacity
+        if rule.unlock is not None:
+            lock = state.lock(Counted(rule, epoch, key), self._stamp)
+            capacity = unlocked(capacity, lock.share(cell or None))
+        one = Selection(everyone=False, boxes=(tuple(range(at, at + 1) for at in cell),))
+        reading = Reading(account, one if cell else Selection(everyone=True))
+        rows = rows_of(account.axis, tuple(currency for currency, _ in capacity.sides))
+        used = [reading.most(row) for row in rows]
+        epsilon, delta, *along = (
+            -ENDLESS if have is None else most - have
+            for have, (_, most) in zip(used, capacity.sides, strict=True)
+        )
+        others = epsilon, *along
+
+        def left(need: Need) -> bool:
+            first, own, *rest = need
+            if own > delta:
+                return False
+            return any(map(_within, (first, *rest), others))
+
+        return left
+
+
+def _within(need: int, left: int) -> bool:
+    return need <= left
+
+
+def rises(state: State, key: AccountKey, after: int) -> int | None:
+    """Return the next stamp beyond ``after`` at which the account of ``key`` has more left because
+    time has passed; None if there is none.
+    """
+    account, adopted = state.accounts.get(key), state.adopted
+    stamps = [None if account is None else account.rises(after)]
+    if adopted is not None:
+        rules = {rule.id: rule for rule in adopted.policy.limits}
+        limit = rules.get(key.rule)
+        if limit is not None and limit.unlock is not None:
+            stamps.append(next_rise(state, Counted(limit, adopted.epochs[limit.id], key), after))
+        parts = (one for one in rules.values() if isinstance(one, AllotmentRule))
+        stamps += [one.ends for one in parts if one.part_of == key.rule]
+    return min((one for one in stamps if one is not None and one > after), default=None)
