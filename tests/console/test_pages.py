@@ -106,7 +106,8 @@ def test_to_look_changes_nothing_and_runs_nothing(made: World) -> None:
         assert len(answer.content) < 100_000, path
         assert "<script>alert" not in page, path
         assert "\u202e" not in page, path
-        assert len(read.of("h1")) == len(read.of("title")) == len(read.of("main")) == 1, path
+        titles = [one for one in read.of("title") if not one]  # those of drawings have ids
+        assert len(read.of("h1")) == len(titles) == len(read.of("main")) == 1, path
         assert read.of("html") == [{"lang": "en"}], path
         assert not [a for _, a in read.tags if "style" in a or any(n.startswith("on") for n in a)]
         assert all("src" in one for one in read.of("script")), path
@@ -132,7 +133,7 @@ def test_who_only_reads_is_offered_no_decision(made: World) -> None:
     browser = signed_in(made, "ada", "auditor")
     for path, answer in looked_at(made, browser):
         for one in Read(answer.text).of("form"):
-            ends = one.get("action", "").split("/")[-1]
+            ends = one.get("action", "").partition("#")[0].split("/")[-1]
             assert one.get("method", "get") == "get" or ends in ("signout", "bundle", "what-if"), (
                 path
             )

@@ -14,8 +14,8 @@ from accountant.budget.proposals import digest_of
 from accountant.budget.reach import reach_in
 from accountant.budget.rules.base import Finding
 from accountant.budget.state import State
+from accountant.budget.waiting.asked import Waiting
 from accountant.budget.waiting.due import place_of
-from accountant.budget.waiting.queue import Waiting
 from accountant.console.facts.asked import Line, asked
 from accountant.console.facts.decision import places_of
 from accountant.console.facts.proposal import Closing

@@ -18,7 +18,7 @@ from accountant.budget.facts import request_in
 from accountant.budget.outcome import ADMITTED, WAITING
 from accountant.budget.rules.base import Finding
 from accountant.budget.state import Settled, State
-from accountant.budget.waiting.queue import Waiting
+from accountant.budget.waiting.asked import Waiting
 from accountant.console.access import Visitor, pages
 from accountant.console.facts.people import Person, people
 from accountant.console.facts.proposal import Closing
