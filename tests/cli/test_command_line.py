@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import socket
 import sqlite3
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -15,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from here import accountant
 from support import ask, hospital, laplace, make, root_of
 
 from accountant.budget.evaluate import how_many
 from accountant.budget.request import prepare
-from accountant.cli import common, custody, main
+from accountant.cli import custody
 from accountant.privacy.filters import DEFAULT_FILTER, FILTERS
 from accountant.store.tables import TERMS
 
@@ -28,7 +26,7 @@ RULES = "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n"
 
 
 class Line:
-    """``accountant …`` on the test's database, in this process: starting one costs a second."""
+    """``accountant …`` on the test's database."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
@@ -36,22 +34,10 @@ class Line:
 
     def __call__(self, *words: str, code: int = 0, stdin: str = "") -> str:
         """Runs a command, checks its exit code, and returns what it printed on both outputs."""
-        said = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("ACCOUNTANT_HOME", str(self.folder))
-            patch.setenv("ACCOUNTANT_DATABASE_URL", self.url)
-            patch.setattr(sys, "argv", ["accountant", *words])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-            for console in (common.out, common.errors):
-                patch.setattr(console, "_width", 200)
-            with (
-                contextlib.redirect_stdout(said),
-                contextlib.redirect_stderr(said),
-                pytest.raises(SystemExit) as ended,
-            ):
-                main()
-        assert (ended.value.code or 0) == code, said.getvalue()
-        return said.getvalue()
+        where = {"ACCOUNTANT_HOME": str(self.folder), "ACCOUNTANT_DATABASE_URL": self.url}
+        done = accountant(*words, stdin=stdin, **where)
+        assert done.code == code, done
+        return done.out + done.err
 
     def json(self, *words: str, code: int = 0) -> Any:
         """What a command prints with --json."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from here import accountant
 from support import World, ask, laplace, make
 
 from accountant.budget.commands import Envelope
@@ -23,13 +24,13 @@ LINES = 3 * BATCH + 7
 
 
 class Importing:
-    """``accountant import`` in a process of its own, on a database with one limit."""
+    """``accountant import`` on a database with one limit."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world = world
         self.file = folder / "past.jsonl"
         self.beside = folder / "past.jsonl.progress"
-        self.env = os.environ | {
+        self.where = {
             "ACCOUNTANT_DATABASE_URL": world.url,
             "ACCOUNTANT_HOME": str(world.settings.home),
         }
@@ -43,12 +44,12 @@ class Importing:
                 file.write(json.dumps(ask(laplace("0.001"), ran_at=at, **more)) + "\n")
 
     def start(self, *words: str, stdin: Any = None) -> subprocess.Popen[str]:
-        """Starts an import."""
+        """Starts an import in a process of its own."""
         program = "from accountant.cli import main; main()"
         command = [sys.executable, "-c", program, "import", *words, "-p", "fair", "--json"]
         return subprocess.Popen(
             command,
-            env=self.env,
+            env=os.environ | self.where,
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -57,10 +58,10 @@ class Importing:
 
     def __call__(self, *words: str, code: int = 0) -> Any:
         """Runs an import of the file; what it says."""
-        process = self.start(*(words or (str(self.file),)))
-        said, wrong = process.communicate(timeout=120)
-        assert process.returncode == code, wrong
-        return wrong if code else json.loads(said)
+        words = words or (str(self.file),)
+        done = accountant("import", *words, "-p", "fair", "--json", **self.where)
+        assert done.code == code, done
+        return done.err if code else json.loads(done.out)
 
     def recorded(self) -> int:
         """Invocations in the ledger."""

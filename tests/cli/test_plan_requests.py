@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from here import accountant
 from support import laplace
 
 
 def run(folder: Path, database: str, *words: str, code: int = 0) -> str:
-    """The command, in a process of its own."""
+    """What the command prints."""
     where = {"ACCOUNTANT_DATABASE_URL": database, "ACCOUNTANT_HOME": str(folder)}
-    command = [sys.executable, "-m", "accountant", "plan", *words, "-p", "fair"]
-    env = os.environ | where | {"COLUMNS": "120"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    done = accountant("plan", *words, "-p", "fair", width=120, **where)
+    assert done.code == code, done
+    return done.out + done.err
 
 
 def test_a_file_of_requests(world: Callable[..., Any], database: str, tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from here import Said, accountant
 from support import hospital
 
 from accountant.budget.typical import TYPICAL
@@ -25,10 +24,9 @@ rules:
 """
 
 
-def run(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """The command, in a process of its own."""
-    command = [sys.executable, "-m", "accountant", "policy", "lint", str(file), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def run(file: Path, *options: str) -> Said:
+    """The command."""
+    return accountant("policy", "lint", str(file), *options)
 
 
 @pytest.fixture
@@ -37,8 +35,8 @@ def rows(tmp_path: Path) -> dict[str, dict[str, Any]]:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     done = run(file, "--json")
-    assert done.returncode == 0, done.stderr
-    return {row["rule"]: row for row in json.loads(done.stdout)["limits"]}
+    assert done.code == 0, done.err
+    return {row["rule"]: row for row in json.loads(done.out)["limits"]}
 
 
 def fits(row: dict[str, Any]) -> dict[str, int]:
@@ -73,9 +71,9 @@ def test_a_malformed_policy_is_misuse(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("policy: p\nrules:\n  - {id: a, limit: {epsilon: 1}, orders: [10]}\n")
     done = run(file)
-    assert done.returncode == 2
-    assert "line 3" in done.stderr
-    assert "without a delta" in done.stderr
+    assert done.code == 2
+    assert "line 3" in done.err
+    assert "without a delta" in done.err
 
 
 def test_the_scope_of_each_rule_is_shown_in_words(tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_the_scope_of_each_rule_is_shown_in_words(tmp_path: Path) -> None:
         "  - {id: a, limit: {epsilon: 1}, labels: {risk: [low, high]}, owners: x, clients: etl}\n"
         "  - {id: b, mechanisms: [declared], datasets: [d, e-*], purposes: [study]}\n"
     )
-    assert json.loads(run(file, "--json").stdout)["about"] == {
+    assert json.loads(run(file, "--json").out)["about"] == {
         "a": "the datasets that are owned by “x” and have the label risk “high” or “low”, "
         "by client “etl”",
         "b": "the datasets that match “d” or “e-*”, for the purpose “study”",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from here import accountant
 from support import laplace
 
 ROOT = Path(__file__).parents[2]
@@ -19,13 +18,10 @@ TIGHTER = "policy: q\nrules:\n  - {id: a, limit: {epsilon: 0.3}}\n  - {id: b, of
 
 
 def run(*words: str, code: int = 0, **environment: str) -> str:
-    """The command, in a process of its own."""
-    command = [sys.executable, "-m", "accountant", "policy", *words]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={"COLUMNS": "200"} | environment
-    )
-    assert done.returncode == code, done.stderr + done.stdout
-    return done.stdout
+    """What the command prints."""
+    done = accountant("policy", *words, **environment)
+    assert done.code == code, done
+    return done.out
 
 
 def test_the_documented_cases_are_as_they_say(tmp_path: Path) -> None:
