@@ -98,6 +98,7 @@ def _rough_excess(rho: float, log: float) -> float:
     return x
 
 
+@lru_cache(maxsize=4096)  # each proposal, confirmation and replay of a policy asks for it again
 def best_order_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return nearly the order a at which a rho + c <= ``epsilon`` allows the largest rho.
 
