@@ -289,11 +289,12 @@ def _table(pair: Mixtures, furthest: float) -> Floats:
 def _log(weights: Weights, x: Floats) -> tuple[Floats, Floats]:
     """Return the logarithm of a mixture's density over that of N(0), and its derivative."""
     chances, means = np.array(weights).T
-    terms = np.multiply.outer(x, means) + (np.log(chances) - means * means / 2)
-    most = terms.max(axis=-1)
-    shares = np.exp(terms - most[..., np.newaxis])
-    whole = shares.sum(axis=-1)
-    return most + np.log(whole), (shares @ means) / whole
+    # A row for each part: NumPy reduces a few long rows much faster than many short ones.
+    terms = np.multiply.outer(means, x) + (np.log(chances) - means * means / 2)[:, np.newaxis]
+    most = terms.max(axis=0)
+    shares = np.exp(terms - most)
+    whole = shares.sum(axis=0)
+    return most + np.log(whole), (means @ shares) / whole
 
 
 def _masses(weights: Weights, x: Floats, side: int = 1) -> Floats:
