@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Else pytest rewrites the assertions of all tests each time, in every worker.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo examples test test-fast test-thorough test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench peers soak lock clean
 .DEFAULT_GOAL := install
