@@ -645,6 +645,7 @@ class Audit:
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
         self.waits = dict[str, tuple[int, Doc]]()  # Requests: until when, and the event
+        self.parts = list[Doc]()  # Of a refused batch, whose refusal is to follow
         self.totals, self.believed, self.purposes = list[Doc](), set[str](), list[str]()
 
     def attempt(self, where: str | int, step: Callable[..., None], *given: Any) -> None:
@@ -720,8 +721,13 @@ class Audit:
         need(self.manifest | said == self.manifest, "the manifest is not of these entries")
         last = () if self.checkpoints else (self.size, self.files["checkpoint"])
         need(self.last == last, "checkpoints shrink, or the last one is not of all entries")
+        self.ended()
         need(self.files["keys"].split("\n") == [*self.keys, ""], "keys that no event adopts")
         need(pin is None or pin in self.log, "the key that was given is not one of this log")
+
+    def ended(self) -> None:
+        """Check that no parts of a refused batch stand at the end, without its refusal."""
+        need(not self.parts, "the ledger ends between the parts of a batch and its refusal")
 
     def add_up(self) -> None:
         """Find the sums of the most charged cell of each account, and compare ``totals.json``."""
@@ -750,11 +756,16 @@ class Audit:
             kind, command = event["type"], event["command"]
         if kind == "grant.waiting.v1":  # it waits under a name after its sequence
             self.waits[f"g{self.size}"] = self.now + command.get("wait", 604_800) * 10**6, event
+        parts, self.parts = self.parts, []
+        if kind == "batch.part.v1":
+            self.parts = [*parts, event]
+        elif kind == "batch.refused.v1":
+            self.attempt(self.size, self.refuse, event, command, parts)
+        elif parts:
+            self.attempt(self.size, need, None, "parts of a batch stand before it")
         if kind in (*JUDGED, "grant.waiting.v1"):
             told = kind if kind in JUDGED else JUDGED[1]
             self.attempt(self.size, self.judge, event, told, command)
-        elif kind == "batch.refused.v1":
-            self.attempt(self.size, self.refuse, event, command)
         if "confirms" in command:
             self.attempt(self.size, self.confirm, event, command)
         if kind in HANDLERS:
@@ -1099,12 +1110,23 @@ class Audit:
             account.restate(currency, factor)
         self.accounts |= brought
 
-    def refuse(self, event: Doc, command: Doc) -> None:
+    def refuse(self, event: Doc, command: Doc, parts: list[Doc]) -> None:
         """Judge the item that a batch was refused for. Not known are charges of those before it."""
-        items, place = event["items"], event["item"]
+        first, mine = event.get("first", 0), event["items"]
+        runs = [(part["command"]["first"], part["items"]) for part in parts]
+        runs.insert(sum(at < first for at, _ in runs), (first, mine))
+        items, place = [item for _, run in runs for item in run], first + event["item"]
+        ends = accumulate((len(run) for _, run in runs), initial=0)
+        need([at for at, _ in runs] == [*ends][:-1], "items are missing, or in another order")
+        need(event.get("parts", 0) == len(parts), f"there are {len(parts)} parts")
         due = "spending", len(items), sha256(canonical(items)).hexdigest()
         asked = command["kind"], command["size"], command["digest"]
-        need(asked == due and place in range(len(items)), "not the items of the batch")
+        need(asked == due and event["item"] in range(len(mine)), "not the items of the batch")
+        whose = {"size": due[1], "digest": due[2], "type": "batch_part"}, event["by"], event["time"]
+        for part in parts:
+            of = part["command"] | {"first": 0}, part["by"], part["time"]
+            need(of == (whose[0] | {"first": 0}, *whose[1:]), "a part of another batch")
+            need(part["items"] and not {"key", "batch"} & part.keys(), "a part with another field")
         need(items[place]["type"] == "ask_grant", "the item that is refused asks for nothing")
         self.judge(event, "grant.refused.v1", items[place], tuple(items[:place]))
 

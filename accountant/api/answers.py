@@ -130,7 +130,8 @@ def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> 
     entries = answer.entries
     if entries[-1].type == batches.REFUSED:
         refused = Event.from_bytes(entries[-1].body)
-        return _refused(service, refused, headers, order[refused.body["item"]])
+        place = batches.first_of(refused) + refused.body["item"]
+        return _refused(service, refused, headers, order[place])
     *_, header = (i for i, entry in enumerate(entries) if entry.type == batches.OPENED)
     items = map(_document, entries[header + 1 :])
     listed = [item for _, item in sorted(zip(order, items, strict=True), key=lambda pair: pair[0])]

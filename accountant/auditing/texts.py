@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from accountant.auditing.findings import Findings
-from accountant.budget.batches import REFUSED
+from accountant.budget.batches import PART, REFUSED
 from accountant.budget.outcome import (
     ADMITTED,
     TIMED_OUT,
@@ -25,19 +25,19 @@ from accountant.ledger.events import canonical
 # with plain bytes, which are searched for much faster than a choice of names.
 _SEALED: Final = re.compile(rb'":\{"sealed":"([0-9a-f]{64})"\}')
 ERASED: Final = b'"type":"text.erased.v1"}'
-_REFUSED: Final = f'"type":"{REFUSED}"}}'.encode()
+_LISTING: Final = tuple(f'"type":"{kind}"}}'.encode() for kind in (PART, REFUSED))
 _CAME_TO: Final = tuple(f'"type":"{kind}"}}'.encode() for kind in (ADMITTED, TIMED_OUT))
 
 _Place = tuple[int, str]  # A sequence, and a field of its event
 
 
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the sealed fields, with digests, of an entry or of the items of a refused batch. Those
-    of a confirmed change are the proposal's, which has the texts.
+    """Yield the sealed fields, with digests, of an entry, or of the items of a refused batch that
+    it holds. Those of a confirmed change are the proposal's, which has the texts.
     """
     if CONFIRMING in body:
         return
-    if body.endswith(_REFUSED):
+    if body.endswith(_LISTING):
         with suppress(KeyError, TypeError, ValueError):  # malformed: the replay reports it
             for place, command in enumerate(orjson.loads(body)["items"]):
                 for name, digest in _sealed_in(canonical(command)):

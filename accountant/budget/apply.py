@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from accountant.budget import batches
-from accountant.budget.batches import OpenBatch
+from accountant.budget.batches import Gathered, OpenBatch
 from accountant.budget.bill import Bill, per_in
 from accountant.budget.changes import (
     NOTHING,
@@ -86,7 +86,7 @@ class _Undo(NamedTuple):
     before: Any
     sequence: int
     time: int
-    batch: OpenBatch | None
+    batch: OpenBatch | Gathered | None
     answers: int
     memories: dict[str, Any]
     proposals: Mapping[int, Proposal]
@@ -106,7 +106,8 @@ def apply(state: State, outcome: Outcome) -> None:
     if batch is not None:
         state.batch = batch.taken(outcome)
     before = outcome.change.fold(state, entry)
-    if state.adopted is not None and state.adopted.policy.remembering:
+    told = entry.type != batches.PART  # of what is refused rules are told once
+    if told and state.adopted is not None and state.adopted.policy.remembering:
         event = batches.as_single(outcome.event())
         back = outcome.change.back(before) if isinstance(outcome.change, End) else None
         state.memories = state.memories | {
@@ -286,8 +287,18 @@ def _record(state: State, event: Event) -> Change:
     return Record(*about, per=per_in(body))
 
 
+def _part(state: State, event: Event) -> Gathered:
+    before = state.batch if isinstance(state.batch, Gathered) else None
+    return Gathered.after(before, event.sequence, event.time, envelope_of(event))
+
+
 def _refused_batch(state: State, event: Event) -> Change:
-    judged = envelope_of(event).parts[: event.body["item"] + 1]
+    asked = envelope_of(event)
+    if isinstance(state.batch, Gathered):
+        asked = state.batch.whole(asked)
+    elif "parts" in event.body:
+        raise ValueError(f"event {event.sequence} lacks the parts of its batch")
+    judged = asked.parts[: batches.first_of(event) + event.body["item"] + 1]
     return arrival(state, event.by, [one.command for one in judged])
 
 
@@ -317,6 +328,7 @@ _CHANGES: Final[dict[str, Callable[[State, Event], Change]]] = {
     CANCELLED: _leave("cancelled"),
     NOT_APPROVED: _leave("declined"),
     batches.OPENED: _open_batch,
+    batches.PART: _part,
     batches.REFUSED: _refused_batch,
 }
 

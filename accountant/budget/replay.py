@@ -90,7 +90,7 @@ class Replay:
     def end(self) -> None:
         """Report a batch that lacks items, or an admission that is due: no event is to follow."""
         if (batch := self.state.batch) is not None and not self.broken:
-            reason = f"the ledger ends inside the batch at {batch.header}"
+            reason = f"the ledger ends inside the batch at {batch.begins}"
             self.findings.append(Discrepancy(self.events - 1, reason))
         elif not self.broken and (left := due(self.state, self.state.time)) is not None:
             reason = f"the ledger ends before {left[0].waiting.id} is admitted, which fits"

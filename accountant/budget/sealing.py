@@ -11,7 +11,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from accountant.budget.batches import OPENED, REFUSED
+from accountant.budget.batches import OPENED, PART, REFUSED, refused_items
 from accountant.budget.commands import Envelope, Sealed, construct
 from accountant.budget.population.packing import packed, packed_as
 from accountant.budget.rules.require import blank
@@ -65,15 +65,15 @@ def seal(
 def seal_again(state: State, asked: Envelope, stored: Sequence[Event], texts: Texts) -> Envelope:
     """Return ``asked`` as the event that answered it before would hold it, so that a retry is
     recognised: the same text gets the same digest, and so does a text that was erased. ``stored``
-    are that event and, behind a batch, its items.
+    are that event and, behind a batch, its items; before a refused batch, its parts.
     """
     first = stored[0]
     if not asked.items:
         return _again(state, asked, texts, (first.body["command"], first.sequence, ""))
     before: list[_Held] = [(event.body["command"], event.sequence, "") for event in stored[1:]]
-    if first.type == REFUSED:
-        items = enumerate(first.body["items"])
-        before = [(command, first.sequence, field_of(place, "")) for place, command in items]
+    if stored[-1].type == REFUSED:
+        items = refused_items(stored)
+        before = [(command, sequence, field_of(at, "")) for command, sequence, at in items]
     if len(before) != len(asked.items):
         return asked  # another request
     places = zip(asked.parts, before, strict=True)
@@ -86,16 +86,22 @@ def places_of(
 ) -> Iterator[tuple[int, str, Opened]]:
     """Yield the sequence and the field of each text of a request; ``events`` answer it."""
     header = next((i for i, event in enumerate(events) if event.type == OPENED), None)
+    parted = any(event.type == PART for event in events)
+    items = list(refused_items(Event.from_bytes(one.body) for one in events)) if parted else []
     for field, text in opened.items():
-        if header is None:
+        if header is None and not parted:
             yield events[-1].sequence, field, text
-        else:
-            _, place, name = field.split(".")
+            continue
+        _, place, name = field.split(".")
+        if header is not None:
             yield events[header + 1 + int(place)].sequence, name, text
+        else:
+            _, sequence, at = items[int(place)]
+            yield sequence, field_of(at, name), text
 
 
 def field_of(item: int, field: str) -> str:
-    """Return the name of an item's field in a refused batch, which is one event."""
+    """Return the name of an item's field in an event that holds items of a refused batch."""
     return f"items.{item}.{field}"
 
 

@@ -25,7 +25,7 @@ from accountant.budget.accounts.unlocking import (
     per_request,
 )
 from accountant.budget.accounts.window import WindowAccount
-from accountant.budget.batches import REFUSED, OpenBatch
+from accountant.budget.batches import PART, REFUSED, Gathered, OpenBatch
 from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.commands.plain import read_plain
 from accountant.budget.custody.custody import Custody
@@ -99,8 +99,8 @@ class State:
     """Of a population of many cells: what all sums are kept by."""
     now: int = field(default=0, compare=False)
     """The stamp of the read, if that is later than the last event's."""
-    batch: OpenBatch | None = None
-    """The batch whose items are being folded in; between two commits there is none."""
+    batch: OpenBatch | Gathered | None = None
+    """The batch whose items, or parts, are being folded in; between two commits there is none."""
     held: tuple[int, dict[AccountKey, Sums]] | None = field(default=None, compare=False)
     """``reserved``, worked out for the next event's sequence."""
     journal: list[Any] | None = None
@@ -468,13 +468,13 @@ def outside_key(
 def envelope_of(event: Event) -> Envelope:
     """Return the command that ``event`` answers."""
     body = event.body
-    document = body["command"]
-    if event.type != REFUSED and (command := read_plain(document)) is not None:
+    document, listed = body["command"], event.type in (REFUSED, PART)
+    if not listed and (command := read_plain(document)) is not None:
         everyone = body.get("charged_to") == "everyone"
         asked = Envelope(event.by, command, body.get("key"), again=True, everyone=everyone)
         vars(asked).update(document=document, canonical=to_keep(written(document)))
         return asked
-    items = map(command_from_json, body["items"] if event.type == REFUSED else ())
+    items = map(command_from_json, body["items"] if listed else ())
     everyone, command = body.get("charged_to") == "everyone", command_from_json(document)
     about = event.by, command, body.get("key"), tuple(items)
     return Envelope(*about, again=True, everyone=everyone)

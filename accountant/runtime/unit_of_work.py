@@ -18,7 +18,7 @@ import orjson
 
 from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.apply import Happened, apply
-from accountant.budget.batches import OPENED
+from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import (
     AcceptTime,
     AdoptEngine,
@@ -226,12 +226,16 @@ class UnitOfWork:
         return kept or self.writing.texts(self.projection.ledger, first, last)
 
     def _answered(self, sequence: int) -> tuple[Entry, ...]:
-        """Return the event that answered a command, and the items of a batch after it."""
+        """Return the event that answered a command; the items of a batch after it, and the parts of
+        a refused one before it.
+        """
         if sequence not in self.answered:
             [first] = found = self._stored(sequence, 1)
             if first.type == OPENED:
                 size = orjson.loads(first.body)["command"]["size"]
                 found += self._stored(sequence + 1, size)
+            elif first.type == REFUSED and (parts := orjson.loads(first.body).get("parts")):
+                found = [*self._stored(sequence - parts, parts), first]
             self.answered[sequence] = tuple(found)
         return self.answered[sequence]
 

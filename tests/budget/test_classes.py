@@ -12,7 +12,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_ledgers import Ops, carry_on, ledger, ops
-from support import Book, audited, hospital, laplace
+from support import Book, audited, hospital, laplace, make
 
 from accountant.budget import request as of_request
 from accountant.budget import state as of_state
@@ -20,7 +20,8 @@ from accountant.budget.accounts import classes as parting
 from accountant.budget.accounts import growing, numbering, pieces, runs
 from accountant.budget.accounts.classes import Classes
 from accountant.budget.accounts.sums import Sums
-from accountant.budget.errors import Conflict
+from accountant.budget.decide import batching
+from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.outcome import RESERVED
 from accountant.budget.population.selection import EVERYONE, Selection, side_of
 from accountant.budget.replay import replay
@@ -200,6 +201,36 @@ def test_a_grant_that_parts_too_many_classes_is_refused() -> None:
             assert book.grant(laplace("0.1"), subjects=subjects).type == RESERVED
         assert book.state.classes is not None
         assert book.state.classes.count == 4
+
+
+@pytest.mark.parametrize("room", [100, 48 * 1024], ids=["with parts", "one event"])
+def test_a_refused_batch_beside_widened_records(room: int) -> None:
+    """Records and requests do not mix in a batch: records are recorded, the widened ones too, and
+    requests are refused. Each is decided again to the same bytes where there is room for all
+    classes, and where those are parted that the refused requests had parted.
+    """
+    with at_most(4), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batching, "MOST_BYTES", room)
+        book = hospital("  - {id: a, limit: {epsilon: 9}}\n", PEOPLE)
+        about: dict[str, Any] = {"dataset": "d", "mechanisms": [laplace("0.1")]}
+        records = [make("record_invocations", **about, subjects=group) for group in GROUPS]
+        requests = [make("ask_grant", **about, subjects=group) for group in GROUPS[:2]]
+        requests.append(make("ask_grant", dataset="d", mechanisms=[laplace("10")]))
+        with pytest.raises(Invalid, match="cannot be here"):
+            book.batch(*requests, *records)
+        for turn in range(2):
+            found = [event.type for event in book.batch(*requests)]
+            assert found[-1] == "batch.refused.v1"
+            assert (found[:-1] != []) == (room == 100)
+            widened = [event.body.get("charged_to") for event in book.batch(*records)[1:]]
+            assert (turn, widened) == (turn, [None, None, "everyone"])
+        for most in (4, 2**20):
+            patch.setattr(of_state, "MOST_CLASSES", most)
+            [*_, last] = replay(book.name, book.stored)
+            assert last.findings == []
+            for key, account in book.state.accounts.items():
+                assert last.state.accounts[key].used == account.used
+        assert audited(book).findings == []
 
 
 def test_a_record_that_parts_too_many_classes_is_charged_to_everyone() -> None:

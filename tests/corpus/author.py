@@ -201,7 +201,8 @@ class Author:
         commands = list(request.get("items") or [request["command"]])
         for event in events:
             self.sequence = event["sequence"] + 1
-            self._see(request, event, commands)
+            if event["type"] != "batch.part":
+                self._see(request, event, commands)
         if request["command"]["type"] == "adopt_policy" and events:
             rules = request["command"]["policy"]["rules"]
             self.purposes = {p for rule in rules for p in rule.get("purposes", ())}

@@ -19,10 +19,10 @@ _EXPECTED: Final = {
         population.registered population.extended dataset.registered policy.adopted grant.reserved
         grant.refused grant.committed grant.released grant.expired grant.noted
         sparse_vector.answered sparse_vector.closed invocation.recorded charge.revalued batch.opened
-        batch.refused signing_key.adopted publication.stopped publication.resumed
+        batch.refused batch.part signing_key.adopted publication.stopped publication.resumed
         ledger.carried_over ledger.recovered text.erased engine.adopted clock.accepted""",
     "problem": """
-        already-revalued batch-size batch-too-large clock-differs commit-exceeds-reservation
+        already-revalued batch-size clock-differs commit-exceeds-reservation
         dataset-immutable dataset-known dimensions-append-only duplicate-value empty-range
         engine-order event-too-large grant-expired grant-settled idempotency-key-required
         idempotency-key-reused is-a-session key-used malformed-account malformed-checkpoint

@@ -53,8 +53,8 @@ from accountant.privacy.units import Charge, Currency
 
 Json = dict[str, Any]
 _SAME: Final = (
-    "batch", "item", "charged_to", "total", "charge", "more", "engines", "positives", "negatives",
-    "charged", "lost", "alarm",
+    "batch", "item", "first", "parts", "charged_to", "total", "charge", "more", "engines",
+    "positives", "negatives", "charged", "lost", "alarm",
 )  # fmt: skip
 """Fields that an event states as the corpus does."""
 _ENDINGS: Final = ("grant.committed", "grant.released", "sparse_vector.closed")

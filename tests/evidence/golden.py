@@ -3,7 +3,7 @@
 Once the formats are released each is made once and never again, for keys and salts are drawn: one
 that is there is left alone. Until then ``--anew`` after the folder makes all of them again. The
 first has events of nearly all types; the second batches, and groups of so many values that they
-stand in the ledger as positions.
+stand in the ledger as positions; the third a batch whose refusal has no room for all its items.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from house import ROOMS, House, adopt, eventful, fresh_key, recovered, resident
 from support import START, Clock, ask, laplace, make
 
 from accountant.auditing.verify import verify
+from accountant.budget.batches import PART, REFUSED
 from accountant.budget.commands import Command, Envelope, batch_of
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import RESERVED
@@ -86,6 +87,21 @@ def batched(home: Path) -> bytes:
     return data
 
 
+def parted(home: Path) -> bytes:
+    """A bundle with a refused batch: a part, another, and the refusal with the item between."""
+    house = resident(House(home, Clock(START)), {"sex": ["f", "m"]})
+    noise = [{"kind": "laplace", "sensitivity": "1", "scale": "1." + "3" * 38}] * 180
+    small = make("ask_grant", **ask(laplace("0.5"), purpose="this one fits"))
+    large = make("ask_grant", dataset="d", mechanisms=noise, purpose="and these do not")
+    found = _batch(house, small, large, large, large)
+    if [event.type for event in found] != [PART, PART, REFUSED]:
+        raise AssertionError(found)
+    house.grant("0.25", purpose="after it")
+    data = house.bundle()
+    house.close()
+    return data
+
+
 def _waits(house: House) -> None:
     """One request waits until another's budget comes back, one in vain, one not any more."""
     most = grant_in(house.do("ask_grant", **ask(laplace("98.5"), purpose="nearly all")))
@@ -116,7 +132,7 @@ def main() -> None:
     """Writes the bundles that are not there, and what their events amount to."""
     folder, anew = Path(sys.argv[1]), sys.argv[2:] == ["--anew"]
     folder.mkdir(parents=True, exist_ok=True)
-    for name, make_it in (("bundle-1", made), ("bundle-2", batched)):
+    for name, make_it in (("bundle-1", made), ("bundle-2", batched), ("bundle-3", parted)):
         if (folder / f"{name}.tar").exists() and not anew:
             continue
         with tempfile.TemporaryDirectory() as home:

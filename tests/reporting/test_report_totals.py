@@ -216,6 +216,7 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "change.declined.v1",
         "clock.accepted.v1",
         "batch.opened.v1",
+        "batch.part.v1",
         "batch.refused.v1",  # collected as the refusal of one item
         "grant.waiting.v1",
         "grant.cancelled.v1",

@@ -146,6 +146,8 @@ class Oracle:
         """Of each dataset its owner and its labels."""
         self.rules: list[dict[str, Any]] = []
         self.header: int | None = None
+        self.parts: list[tuple[int, list[dict[str, Any]]]] = []
+        """Items of a refused batch whose refusal is to come, with the place of the first."""
         self.born: dict[tuple[str, int], int] = {}
         """When values of dimensions were added later."""
         self.begun: dict[str, int] = {}
@@ -635,11 +637,17 @@ class Oracle:
             return self._approved(event)
         if kind in ("grant.reserved", "grant.refused", "grant.waiting", "invocation.recorded"):
             return self._request(event.by, command, f"g{event.sequence}", event.time)
+        if kind == "batch.part":
+            self.parts.append((command["first"], body["items"]))
+            return None
         if kind == "batch.refused":
+            runs = sorted([*self.parts, (body.get("first", 0), body["items"])])
+            self.parts = []
+            items = [item for _, run in runs for item in run]
+            judged = items[: body.get("first", 0) + body["item"] + 1]
             twin = deepcopy(self)
-            for at, item in enumerate(body["items"][: body["item"]]):
+            for at, item in enumerate(judged[:-1]):
                 twin._item(event.by, item, f"item-{at}", event.time)
-            judged = body["items"][: body["item"] + 1]
             for item in [item for item in judged if item["type"] == "ask_grant"]:
                 self._arrive(self.asked(event.by, item), event.time)
             return twin._request(event.by, judged[-1], "refused", event.time)

@@ -24,7 +24,7 @@ from support import (
 
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of
-from accountant.budget.decide import SYSTEM
+from accountant.budget.decide import SYSTEM, batching
 from accountant.budget.errors import Conflict
 from accountant.budget.rules import KINDS
 from accountant.budget.snapshot import dump, load
@@ -165,8 +165,11 @@ RICH: Ops = [
 
 
 @pytest.mark.parametrize("gate", FILTERS)
-def test_a_rich_ledger_is_the_oracles(gate: str) -> None:
-    """The same for a ledger in which everything happens that the property is about."""
+def test_a_rich_ledger_is_the_oracles(gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for a ledger in which everything happens that the property is about, where an event
+    has little room for a refused batch.
+    """
+    monkeypatch.setattr(batching, "MOST_BYTES", 100)
     book = Checked()
     ledger(gate, False, RICH, book)
     book.compare_accounts()
@@ -175,6 +178,7 @@ def test_a_rich_ledger_is_the_oracles(gate: str) -> None:
         "grant.reserved.v1",
         "grant.refused.v1",
         "grant.expired.v1",
+        "batch.part.v1",
         "batch.refused.v1",
         "ledger.recovered.v1",
         "sparse_vector.closed.v1",

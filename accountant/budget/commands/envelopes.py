@@ -46,12 +46,23 @@ ITEMS: Final[dict[BatchKind, tuple[type[Command], ...]]] = {
 
 class Batch(Command, name="batch", needs_key=True):
     """Answer many commands with one commit. Holds their number and the digest of the array of their
-    commands, which stand in the events of the items (of a refused batch in its own event).
+    commands, which stand in the events of the items (of a refused batch in its own event, and in
+    those of its parts).
     """
 
     kind: BatchKind
     size: Annotated[StrictInt, Field(ge=1, le=MOST_ITEMS)]
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class BatchPart(Command, name="batch_part"):
+    """Hold items of a refused batch, from place ``first`` on, for which its refusal has no room.
+    ``size`` and ``digest`` are the batch's. Only a decision on a batch asks this.
+    """
+
+    size: Annotated[StrictInt, Field(ge=1, le=MOST_ITEMS)]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    first: Annotated[StrictInt, Field(ge=0, lt=MOST_ITEMS)]
 
 
 def batch_of(items: Sequence[Command], commands: Iterable[bytes] | None = None) -> Batch:

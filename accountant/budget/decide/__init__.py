@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from accountant.budget import commands as ask
 from accountant.budget.apply import Happened
+from accountant.budget.batches import OpenBatch
 from accountant.budget.commands import (
     AppendValues,
-    Batch,
     Command,
     Envelope,
     RegisterPopulation,
@@ -27,7 +27,7 @@ from accountant.budget.decide import (
     proposing,
     registering,
 )
-from accountant.budget.decide.batching import batch
+from accountant.budget.decide.batching import BATCHES
 from accountant.budget.decide.proposing import SecondNeeded
 from accountant.budget.decide.spending import SPENDING
 from accountant.budget.decide.waiting import SYSTEM, admit
@@ -54,14 +54,13 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
         asked = found
     if state.batch is not None:
         state.batch.fits(asked)
-    elif (before := repeated(state, asked)) is not None:
-        return before
-    elif (first := due(state, before_of(state, asked, now))) is not None:
-        return [admit(state, *first)]
+    if not isinstance(state.batch, OpenBatch):
+        if (before := repeated(state, asked)) is not None:
+            return before
+        if (first := due(state, before_of(state, asked, now))) is not None:
+            return [admit(state, *first)]
     if not isinstance(asked.command, RegisterPopulation):
-        large = len(asked.canonical) > MAX_BYTES and not isinstance(asked.command, AppendValues)
-        if large:  # before any work is done under the ledger's lock
-            raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
+        _check_size(asked)  # before any work is done under the ledger's lock
         state.people()
     _check_confirmed(state, asked, now)
     try:
@@ -79,6 +78,12 @@ def _expanded(
     if isinstance(command, ask.ApproveGrant):
         return approving.expanded(state, asked, command, now)
     return proposing.expanded(state, asked, command, now)
+
+
+def _check_size(asked: Envelope) -> None:
+    """Raise Invalid if no event can hold the command."""
+    if len(asked.canonical) > MAX_BYTES and not isinstance(asked.command, AppendValues):
+        raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
 
 
 def _check_confirmed(state: State, asked: Envelope, now: int) -> None:
@@ -100,11 +105,9 @@ def unchecked(state: State, asked: Envelope, now: int) -> list[Outcome]:
     Raises Problem, and SecondNeeded if it needs one and has none.
     """
     command = asked.command
-    if isinstance(command, Batch):
-        return batch(state, asked, command, now)
     kind = type(command)
-    if kind in SPENDING:
-        return SPENDING[kind](state, asked, command, now)
+    if (spending := SPENDING.get(kind) or BATCHES.get(kind)) is not None:
+        return spending(state, asked, command, now)
     if isinstance(command, ask.DeclineChange):
         return proposing.decline(state, asked, command, now)
     if isinstance(command, RegisterPopulation):

@@ -14,16 +14,23 @@ happen as they did.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from accountant.budget import commands as ask
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.apply import apply
-from accountant.budget.batches import OPENED, as_single
+from accountant.budget.batches import OPENED, PART, as_single, refused_items
 from accountant.budget.batches import REFUSED as BATCH_REFUSED
-from accountant.budget.commands import AdoptPolicy, Command, CommitGrant, Envelope, batch_of
+from accountant.budget.commands import (
+    AdoptPolicy,
+    Command,
+    CommitGrant,
+    Envelope,
+    batch_of,
+    command_from_json,
+)
 from accountant.budget.decide import Repeated, decide, unchecked
 from accountant.budget.errors import Problem
 from accountant.budget.explain import JUDGED
@@ -102,15 +109,19 @@ class Backtest:
 
     def compare(self, events: Iterable[Event]) -> Iterator[Compared]:
         """Decide again what ``events``, which follow, answer. Yield each request."""
-        waiting = iter(events)
+        waiting, parts = iter(events), list[Event]()
         for event in waiting:
             if event.type == OPENED:
                 size = event.body["command"]["size"]
                 yield from self._batch(event, [next(waiting) for _ in range(size)])
+            elif event.type == PART:
+                parts.append(event)
             else:
-                yield from self._single(event)
+                yield from self._single(event, parts)
+                parts.clear()
 
-    def _single(self, event: Event) -> Iterator[Compared]:
+    def _single(self, event: Event, parts: Sequence[Event]) -> Iterator[Compared]:
+        """Compare an event, before which stand the ``parts`` of a refused batch."""
         if event.type in (WAITING, CANCELLED, NOT_APPROVED):
             return  # what became of the wait is compared, if anything did
         if event.type in (ADMITTED, TIMED_OUT):
@@ -122,7 +133,8 @@ class Backtest:
         if isinstance(asked.command, _LEFT_OUT) or event.type in (PROPOSED, DECLINED):
             return
         if event.type == BATCH_REFUSED:
-            known = [one for item in asked.items if (one := self._here(item)) is not None]
+            items = [command_from_json(one) for one, *_ in refused_items([*parts, event])]
+            known = [one for item in items if (one := self._here(item)) is not None]
             outcomes = self._together(asked, known, event.time)
         elif (command := self._here(asked.command)) is None:
             return
@@ -141,7 +153,7 @@ class Backtest:
         pairs = [(event, self._here(envelope_of(event).command)) for event in items]
         known = [(event, command) for event, command in pairs if command is not None]
         outcomes = self._together(envelope_of(header), [c for _, c in known], header.time)
-        found = [one.event() for one in outcomes if one.entry.type != OPENED]
+        found = [one.event() for one in outcomes if one.entry.type not in (OPENED, PART)]
         refused = next((one for one in found if one.type == BATCH_REFUSED), None)
         for place, (event, _) in enumerate(known):
             told = refused or (found[place] if place < len(found) else None)

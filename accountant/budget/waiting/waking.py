@@ -26,6 +26,7 @@ _QUIET: Final = frozenset(
         "text.erased.v1",
         "clock.accepted.v1",
         "batch.opened.v1",
+        "batch.part.v1",
         "change.proposed.v1",
         "change.declined.v1",
     }

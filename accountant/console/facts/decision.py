@@ -305,7 +305,8 @@ def _lede(told: _Told, failed: Quoted | None) -> str:
 def _effect(event: Event, status: Status | str | None) -> str:
     """Return what followed from the decision."""
     if event.type == batches.REFUSED:
-        place, size = event.body["item"], len(event.body["items"])
+        place = batches.first_of(event) + event.body["item"]
+        size = event.body["command"]["size"]
         text = f"It is item {place} of a batch of {size}, counted from 0, of which nothing ran."
         return f"{text} Nothing was spent."
     if event.type in REFUSING:

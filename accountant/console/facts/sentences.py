@@ -213,6 +213,12 @@ def _refused_batch(event: Event) -> Told:
     return "over", "over", "Refused", f"{event.by} sent a batch, which was refused as a whole."
 
 
+def _part(event: Event) -> Told:
+    held, size = len(event.body["items"]), event.body["command"]["size"]
+    text = f"{event.by} asked for {counted(held, 'item')} of a batch of {size}, which was refused."
+    return "info", "proposal", "Part", text
+
+
 def _plain(tone: Tone, icon: str, word: str, text: str) -> Callable[[Event], Told]:
     """Return what tells an event by a text with fields of it: by, and those of its command."""
 
@@ -250,6 +256,7 @@ _TELLING: Final[dict[str, Callable[[Event], Told]]] = {
     ),
     "batch.opened.v1": _batch,
     "batch.refused.v1": _refused_batch,
+    "batch.part.v1": _part,
     "population.registered.v1": _population,
     "population.extended.v1": _extended,
     "dataset.registered.v1": _dataset,

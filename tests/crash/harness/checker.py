@@ -150,7 +150,10 @@ def asked(
     listed = request.body["items"]
     order = sorted(range(len(listed)), key=lambda place: listed[place]["type"] == "ask_grant")
     if event["type"] == "batch.refused.v1":
-        found, commands = [], event["items"]
+        parts = events[event["sequence"] - event.get("parts", 0) : event["sequence"]]
+        runs = [(part["command"]["first"], part["items"]) for part in parts]
+        runs.append((event.get("first", 0), event["items"]))
+        found, commands = [], [item for _, run in sorted(runs) for item in run]
     else:
         first = event["sequence"] + 1
         found = list(events[first : first + len(listed)])

@@ -236,7 +236,7 @@ def test_a_state_half_folded_is_dropped(made: World, monkeypatch: pytest.MonkeyP
     assert isinstance(second, ZeroDivisionError)
     assert isinstance(first, Answer)
     assert isinstance(third, Answer)
-    assert len(made.stored()) == before + 2
+    assert len(made.stored()) == before + 3
     assert made.used() == [(30_000_000, 0, *made.used()[0][2:])]
     clean(made)
 
@@ -448,3 +448,25 @@ def test_a_retry_reads_its_events_once(
     again = together(made.service, [asked] * 3)
     assert again == [told._replace(repeated=True)] * 3
     assert {name: one.call_count for name, one in counted.items()} == expected
+
+
+@pytest.mark.parametrize("way", [failed, crashed, lost, done, moved])
+def test_a_refused_batch_is_there_with_all_its_parts_or_not_at_all(made: World, way: Any) -> None:
+    """Parts and refusal are appended in one commit. If that goes wrong, nothing of them is there;
+    if nobody knows, it is looked up; a retry, here or in another process, gets the one answer.
+    """
+    before, item = len(made.stored()), partial(make, "ask_grant", dataset="d", purpose="why")
+    parts = [Envelope("pipe", item(mechanisms=[laplace("0.1")])) for _ in range(300)]
+    parts.append(Envelope("pipe", item(mechanisms=[laplace("999")])))
+    asked = Envelope.together("pipe", parts, "k")
+    with committing(made.service, way):
+        [first] = together(made.service, [asked])
+    assert len(made.stored()) in (before, before + 3)
+    [told] = together(made.service, [asked])
+    kinds = [event.type for event in told.events]
+    assert kinds == ["batch.part.v1", "batch.part.v1", "batch.refused.v1"]
+    assert not isinstance(first, Answer) or told.entries == first.entries
+    with closing(Service(Ledgers(made.url))) as other:
+        assert other.execute("fair", asked) == told._replace(repeated=True)
+    assert len(made.stored()) == before + 3
+    clean(made)
