@@ -49,7 +49,11 @@ def large(folder: Path) -> list[Row]:
         quiet = {who: ask(service, "quiet").p99 * 1e3 for who, ask in BESIDE.items()}
         before = _most_memory(service.pid)
         found = []
-        for what, wire in (("invocations", _recorded(service)), ("commits", _settled(service))):
+        for what, wire in (
+            ("invocations", _asked(service, "record_invocations")),
+            ("grants", _asked(service, "ask_grant")),
+            ("commits", _settled(service)),
+        ):
             done = drive(service.port, wire[:2], 1)
             name = f"a batch of {MOST_ITEMS:,} {what}"
             found.append({"what": name, "value": done.seconds / 2 * 1e3, "unit": "ms"})
@@ -80,9 +84,10 @@ def _reading(service: Served, _: str) -> Result:
 BESIDE: Final = {"a read of another ledger": _reading, "a grant on another ledger": _asking}
 
 
-def _recorded(service: Served) -> list[bytes]:
-    each = ({"type": "record_invocations"} | body for body in cycle(bodies([HOT])))
-    return [_batch(service, f"ran{n}", list(islice(each, MOST_ITEMS))) for n in range(6)]
+def _asked(service: Served, kind: str) -> list[bytes]:
+    """Batches of one kind of command."""
+    each = ({"type": kind} | body for body in cycle(bodies([HOT])))
+    return [_batch(service, f"{kind}{n}", list(islice(each, MOST_ITEMS))) for n in range(6)]
 
 
 def _settled(service: Served) -> list[bytes]:
