@@ -58,6 +58,11 @@ LASTS: Cells = frozenset()
 FLAGS = ("limit-relaxed", "unverifiable-claim", "sensitivities-apart")  # They never block
 
 
+def micros(stamp: str) -> int:
+    """Return a stamp in microseconds since 1970."""
+    return (datetime.fromisoformat(stamp) - EPOCH) // MICROSECOND
+
+
 def need(holds: object, reason: str) -> None:
     """Fail for this reason unless something holds."""
     if not holds:
@@ -644,6 +649,7 @@ class Audit:
         self.proposals, self.units = dict[int, Doc](), Doc()  # Further units of privacy
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
+        self.stood = 0  # The stamp of the event before
         self.waits = dict[str, tuple[int, Doc]]()  # Requests: until when, and the event
         self.parts = list[Doc]()  # Of a refused batch, whose refusal is to follow
         self.totals, self.believed, self.purposes = list[Doc](), set[str](), list[str]()
@@ -707,7 +713,7 @@ class Audit:
                 self.name, self.log, self.needed = name, [], []  # another name is another log
             for keys in (self.keys, self.log, self.needed):
                 keys.append(command["key"])
-        self.now = max(self.now, (datetime.fromisoformat(event["time"]) - EPOCH) // MICROSECOND)
+        self.stood, self.now = self.now, max(self.now, micros(event["time"]))
         before, self.time = self.time, event["time"]
         self.attempt(self.size, self.fold, event, kind, command)
         need(canonical(event) == entry, "not canonical JSON (RFC 8785)")
@@ -793,7 +799,8 @@ class Audit:
         stated = {name: command[name] for name in command.keys() - {"confirms"}}
         same = (said["proposer"], stated) == (proposal["by"], proposal["command"])
         self.another(event, proposal, said)
-        need(same and event["time"] < proposal["expires"], "not what was proposed, or too late")
+        at = self.stood if command["type"] == "accept_time" else self.now
+        need(same and at < micros(proposal["expires"]), "not what was proposed, or too late")
 
     def another(self, event: Doc, first: Doc, said: Doc) -> None:
         """Check that an event is by another person than a first one, which that person has read."""
@@ -903,6 +910,13 @@ class Audit:
                     account.held = plus(account.held, units[: len(account.held)], -1)
                     account.spend(self.place(grant.cells, key[4]), units, self.now)
             account.lift(each["used"], self.now)
+
+    def accept(self, event: Doc, command: Doc) -> None:
+        """Check that two people read the same clock, which stamps the event unless it is behind."""
+        need("confirms" in command, "not confirmed")
+        first, shown = micros(command["clock"]), micros(command["confirms"]["shown"])
+        need(-60 * 10**6 <= shown - first <= 86_400 * 10**6, "another clock was confirmed")
+        need(micros(event["time"]) == max(shown, self.stood), "another time than was accepted")
 
     def recover(self, _: Doc, command: Doc) -> None:
         """Charge every open grant in full."""
@@ -1213,6 +1227,7 @@ HANDLERS: dict[str, Callable[[Audit, Doc, Doc], Any]] = dict.fromkeys(BOOKS, Aud
     "answer.republished.v1": Audit.republish,
     "ledger.carried_over.v1": Audit.carry_over,
     "ledger.recovered.v1": Audit.recover,
+    "clock.accepted.v1": Audit.accept,
 }
 
 

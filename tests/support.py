@@ -135,9 +135,10 @@ def by_two(service: Service, ledger: str, asked: Envelope, confirmed_by: str = "
 
 
 def confirming(proposed: Event, key: KeyMade | None = None) -> ConfirmChange:
-    """The command that confirms a proposal."""
+    """The command that confirms a proposal: one about a clock at the time that it shows."""
     digest = sha256(proposed.to_bytes()).hexdigest()
-    return ConfirmChange(proposal=proposed.sequence, digest=digest).model_copy(update={"key": key})
+    known = {"key": key, "clock": proposed.body["command"].get("clock")}
+    return ConfirmChange(proposal=proposed.sequence, digest=digest).model_copy(update=known)
 
 
 def proposed(found: Event | list[Event], text: str = "") -> Event:

@@ -413,7 +413,7 @@ def _adopt_engine(state: State, event: Event) -> None:
 
 
 def _accept_time(state: State, event: Event) -> None:
-    clock = microseconds(event.body["command"]["clock"])
+    clock = microseconds(event.body["command"]["confirms"]["shown"])
     _set_custody(state, accepted=AcceptedTime(event.sequence, clock, event.time))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from accountant.budget.outcome import DECLINED, PROPOSED
 from accountant.ledger.events import Event, microseconds
 
-CONFIRMING: Final = b'"confirms":{"digest":"'
+CONFIRMING: Final = b'"confirms":{"digest":"'  # the first of its fields by name
 """In the canonical bytes of every command that confirms. Texts have escaped quotes."""
 
 Status = Literal["open", "confirmed", "declined"]

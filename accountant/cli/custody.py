@@ -36,6 +36,11 @@ _STILL_THERE: Final = (
     "services on this database have been stopped; erasing again has no effect"
 )
 
+Confirm = Annotated[int | None, typer.Option(help="the number of another person's proposal", min=0)]
+Digest = Annotated[
+    str | None, typer.Option(help="with --confirm: the digest of the proposal that you read")
+]
+
 
 @common.app.command()
 def erase(
@@ -71,13 +76,30 @@ def _finished(service: Service) -> bool:
 @common.app.command("accept-time")
 def accept_time(
     population: common.PopulationOption,
-    reason: Annotated[str, typer.Option(help="why the clock is right; recorded")],
+    reason: Annotated[
+        str | None, typer.Option(help="why the clock is right, to propose it; recorded")
+    ] = None,
+    confirm: Confirm = None,
+    digest: Digest = None,
+    key_file: KeyFile = None,
 ) -> None:
-    """Accept this machine's clock after checking it."""
+    """Accept this machine's clock, by two people who each compare it with another one.
+
+    With --reason it is proposed, with --confirm and --digest another person's proposal is made,
+    within a day. Until then nothing is granted and nothing expires.
+    """
+    _one_of_two(reason, confirm, digest)
     clock = rfc3339(wall_clock())
     with common.local_service() as service:
-        command = AcceptTime(clock=clock, reason=reason)
-        [event] = service.execute(population, Envelope(common.operator(), command)).events
+        by, key = person(service, key_file)
+        if reason is not None:
+            asked = Envelope(by, AcceptTime(clock=clock, reason=reason))
+            [event] = service.execute(population, asked).events
+            show_proposal(proposal_of(event), population)
+            return
+        command = ConfirmChange.model_validate({"proposal": confirm, "digest": digest})
+        asked = Envelope(by, command.model_copy(update={"clock": clock}))
+        event = service.confirm(population, asked, key).events[-1]
     common.say(f"accepted: it is {clock}")
     if (stamp := rfc3339(event.time)) != clock:
         ahead = f"the ledger's stamps are ahead: until {stamp} its time stands still"
@@ -116,12 +138,8 @@ def revalue(
 def recover(
     population: common.PopulationOption,
     reason: Annotated[str | None, typer.Option(help="what happened; recorded")] = None,
-    confirm: Annotated[
-        int | None, typer.Option(help="the number of another person's proposal", min=0)
-    ] = None,
-    digest: Annotated[
-        str | None, typer.Option(help="with --confirm: the digest of the proposal that you read")
-    ] = None,
+    confirm: Confirm = None,
+    digest: Digest = None,
     key_file: KeyFile = None,
 ) -> None:
     """Open a new epoch when the database no longer continues the last signed head.
@@ -132,8 +150,7 @@ def recover(
     """
     chosen = common.settings()
     vault = Vault(chosen.home)
-    if (reason is None) == (confirm is None) or (digest is None) != (confirm is None):
-        raise Invalid("invalid-request", "give --reason to propose, or --confirm with --digest")
+    _one_of_two(reason, confirm, digest)
     with common.local_service() as service:
         by, key = person(service, key_file)
         if reason is not None:
@@ -149,6 +166,12 @@ def recover(
         "to keys and texts since its backup: keys that were revoked are valid again (accountant "
         "keys list), and texts that were erased are back (accountant erase)"
     )
+
+
+def _one_of_two(reason: str | None, confirm: int | None, digest: str | None) -> None:
+    """Raise Invalid unless it is proposed with a reason, or confirmed with a digest."""
+    if (reason is None) == (confirm is None) or (digest is None) != (confirm is None):
+        raise Invalid("invalid-request", "give --reason to propose, or --confirm with --digest")
 
 
 @common.app.command()

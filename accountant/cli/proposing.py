@@ -23,6 +23,8 @@ Population = Annotated[
     str | None, typer.Option("--population", "-p", help="name of the population")
 ]
 Keys = Annotated[bool, typer.Option("--keys", help="those of API keys")]
+_BESIDE: Final = {"recover": "recover --confirm", "accept_time": "accept-time --confirm"}
+"""What is confirmed by a command of its own, at the machine."""
 _MOST_DIGITS: Final = 15
 Number = Annotated[int, typer.Argument(help="the proposal's number", min=0)]
 Digest = Annotated[str, typer.Option(help="the digest of the proposal that you read")]
@@ -172,7 +174,7 @@ def show_proposal(one: dict[str, Any], about: str | None, *, json: bool = False)
     for bound in one.get("depletion", ()):
         common.show(f"  {bound['text']}")
     common.show(f"  until {one['expires']}, another person confirms it:")
-    confirm = "recover --confirm" if one["change"]["type"] == "recover" else "confirm"
+    confirm = _BESIDE.get(one["change"]["type"], "confirm")
     place = "--keys" if about is None else f"-p {about}"
     command = f"accountant {confirm} {one['proposal']} {place} --digest {one['digest']}"
     common.show(f"  {command}", soft_wrap=True)

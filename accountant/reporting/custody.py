@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accountant.budget.commands import Recover
+from accountant.budget.commands import AcceptTime, Recover
 from accountant.budget.outcome import DECLINED, PROPOSED
 from accountant.budget.policy import NO_WITNESSES
 from accountant.budget.state import State
@@ -86,11 +86,13 @@ class RecoveryFacts(EventFacts, frozen=True):
 
 
 class AcceptedFacts(EventFacts, frozen=True):
-    """An operator's statement that a suspect clock is right. ``clock`` is the time that it showed;
-    ``before`` is the stamp of the event before, at which ledger time had stood still.
+    """The statement of two people, ``by`` and ``confirmed_by``, that a suspect clock is right.
+    ``clock`` is the time that it showed to the second; ``before`` is the stamp of the event before,
+    at which ledger time had stood still.
     """
 
     by: str
+    confirmed_by: str
     clock: str
     before: str
     reason: str
@@ -127,7 +129,7 @@ class CustodyHistory:
         self._facts = LedgerFacts()
         self._before = 0  # the stamp of the event before
         self._carried: list[tuple[int, int]] = []  # (event, accounts) carried over just before
-        self._why: dict[int, str] = {}  # The reason of each recovery that was proposed
+        self._why: dict[int, str] = {}  # The reason of what was proposed
 
     def expect(self, signed: Signed | None, rooted: Callable[[int], bytes | None]) -> None:
         """Take what was published last, before the events that it may cover are added. ``rooted``
@@ -169,9 +171,7 @@ class CustodyHistory:
             case "text.erased.v1":
                 facts.erasures += 1
             case "clock.accepted.v1":
-                before = rfc3339(self._before)
-                accepted = AcceptedFacts(*at, event.by, said["clock"], before, said["reason"])
-                _keep(facts.accepted, accepted)
+                _keep(facts.accepted, self._accepted(event))
         self._prepared(event, said)
         self._before = event.time
 
@@ -179,10 +179,24 @@ class CustodyHistory:
         """Keep what belongs to a recovery that may follow."""
         if event.type == "ledger.carried_over.v1":
             self._carried.append((event.sequence, len(said["accounts"])))
-        elif event.type == PROPOSED and said["type"] == Recover.command:
+        elif event.type == PROPOSED and said["type"] in (Recover.command, AcceptTime.command):
             self._why[event.sequence] = said["reason"]
         elif event.type not in (PROPOSED, DECLINED):  # which may stand before it
             self._carried.clear()
+
+    def _accepted(self, event: Event) -> AcceptedFacts:
+        """Return an accepted clock, whose reason stands with its proposal."""
+        said, before = event.body["command"], rfc3339(self._before)
+        confirms = said["confirms"]
+        return AcceptedFacts(
+            event.sequence,
+            rfc3339(event.time),
+            confirms["proposer"],
+            event.by,
+            confirms["shown"],
+            before,
+            self._why.get(confirms["proposal"], said["reason"]),
+        )
 
     def _recovered(self, event: Event) -> RecoveryFacts:
         """Return a recovery, whose reason stands with its proposal."""

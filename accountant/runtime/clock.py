@@ -11,8 +11,8 @@ would charge every open grant. Each reading is checked:
 
 While the clock is in doubt the ledger's time stands still at its last stamp: no grant expires.
 Commits, releases and invocations are taken; requests for budget are not, since the life of a grant
-would count from a wrong stamp. The doubt ends when the clock is right again, or when an operator's
-event accepts it (``AcceptTime``).
+would count from a wrong stamp. The doubt ends when the clock is right again, or when two people
+accept it (``AcceptTime``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Doubt(NamedTuple):
             "clock-jumped",
             f"the service's clock shows {numbers['clock']}, and by ledger {self.ledger} it is "
             f"{numbers['expected']}: nothing new is granted and nothing expires until the clock is "
-            "right, or, if it is, an operator runs `accountant accept-time --population "
+            "right, or, if it is, two people accept it with `accountant accept-time --population "
             f"{self.ledger} --reason …`; commits, releases and invocations are still taken",
             **numbers,
         )

@@ -149,7 +149,7 @@ class Service(Reader):
         """Confirm a proposal, or approve or decline a request that waits, like ``execute``. What is
         known of the ``key`` of whoever does, by default of the valid one of that name, is recorded,
         and of whoever proposed or asked. A recovery is confirmed only by what puts the vault right
-        with it. Raise Problem.
+        with it, and a clock by who says what it shows. Raise Problem.
         """
         known = self._with_what_is_known(ledger, asked, key, recovering=recovering)
         return self.execute(ledger, known)

@@ -20,13 +20,12 @@ from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.apply import Happened, apply
 from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import (
-    AcceptTime,
     AdoptEngine,
     Envelope,
     RegisterDataset,
     command_from_json,
 )
-from accountant.budget.decide import Repeated, admission, before_of, decide, repeated
+from accountant.budget.decide import Repeated, accepted, admission, before_of, decide, repeated
 from accountant.budget.decide.datasets import check_elsewhere
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import PROPOSED, WAITING, Outcome
@@ -200,8 +199,8 @@ class UnitOfWork:
 
     def _stamp(self, state: State, asked: Envelope) -> int:
         """Return a command's stamp. Raise Unavailable if it needs a clock that is not in doubt."""
-        if isinstance(asked.command, AcceptTime):
-            return asked.command.stamp
+        if (shown := accepted(asked.command)) is not None:
+            return shown
         if self.time.doubt and repeated(state, asked) is None:
             self.time.admit(asked)
         return self.time.stamp

@@ -73,7 +73,7 @@ NEVER = {
 }
 COMMANDS = {
     "approve": "is another person's than whoever asked",
-    "accept-time": "one person loosens by it (budget/test_nobody_loosens.py)",
+    "accept-time": "proposes",
     "confirm": "is the second person's",
     "decline": "keeps things as they are",
     "erase": "changes no sum",

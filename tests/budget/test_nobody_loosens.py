@@ -12,7 +12,7 @@ from support import Book, hospital, laplace, make, snapshot, sparse_vector
 
 from accountant.budget.commands import COMMANDS, AdoptPolicy, Change, Command
 from accountant.budget.errors import Forbidden
-from accountant.budget.facts import SECOND, grant_in
+from accountant.budget.facts import grant_in
 from accountant.budget.outcome import PROPOSED
 from accountant.budget.policy_file import parse_policy
 
@@ -40,11 +40,6 @@ NEVER = {
     "stop_publication": "no sum and no rule changes",
     "time_out_grant": "it refuses",
 }
-BESIDE_THE_DATABASE = {
-    "accept_time": "by the time that it accepts windows pass, limits refresh and unlock: one user "
-    "of the machine can set its clock ahead and accept that, under their name",
-}
-"""What one person can still loosen, and cannot call over HTTP (tests/api/test_one_insider.py)."""
 
 
 def policy(book: Book) -> Command:
@@ -100,6 +95,7 @@ def close(book: Book) -> Command:
 
 
 LOOSENS: dict[str, list[Callable[[Book], Command]]] = {
+    "accept_time": [lambda _: make("accept_time", clock="2030-01-01T00:00:00.000000Z", reason="x")],
     "adopt_policy": [policy],
     "append_values": [appended],
     "close_sparse_vector": [close],
@@ -116,7 +112,7 @@ IDS = [f"{name}-{place}" for place, (name, _) in enumerate(CASES)]
 
 def test_every_command_is_named_once() -> None:
     """As one that never loosens, or as one that two people make, which can be proposed."""
-    tables: list[dict[str, Any]] = [NEVER, LOOSENS, BESIDE_THE_DATABASE]
+    tables: list[dict[str, Any]] = [NEVER, LOOSENS]
     named = [name for table in tables for name in table]
     assert sorted(named) == sorted(COMMANDS)
     assert {name for name, kind in COMMANDS.items() if issubclass(kind, Change)} == set(LOOSENS)
@@ -155,14 +151,3 @@ def test_a_batch_is_no_way_around(case: Callable[[Book], Command]) -> None:
         book.batch(command, by="admin")
     assert found.value.code == "approval-needed"
     assert snapshot(book.state) == before
-
-
-def test_what_one_person_can_do_by_the_clock() -> None:
-    """The exception, as the documentation tells it: accepted time lets a window pass."""
-    book = hospital("  - {id: a, window: 30d, limit: {epsilon: 1}}\n")
-    book.record(laplace("1"))
-    assert book.grant(laplace("0.5")).type == "grant.refused.v1"
-    book.now += 31 * 86_400 * SECOND
-    clock = "2026-10-22T14:13:20.000000Z"
-    book.do("accept_time", "operator:ann", clock=clock, reason="it is right")
-    assert book.grant(laplace("0.5")).type == "grant.reserved.v1"

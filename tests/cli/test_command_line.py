@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -355,22 +356,38 @@ def test_fit_answers_the_inverse_question(line: Line) -> None:
     line("fit", path, "--epsilon", "1", "--delta", "2", code=2)
 
 
-def test_a_clock_is_accepted_by_whoever_sits_at_the_machine(
+def test_a_clock_is_accepted_by_two_people_at_the_machine(
     line: Line, world: Callable[..., Any]
 ) -> None:
-    """It is recorded what the clock shows, who says that it is right, and why; and it is told how
-    long stamps that are ahead stand still.
+    """It is recorded what the clock shows to both, who says that it is right, and why; and it is
+    told how long stamps that are ahead stand still.
     """
-    made = world()
-    assert line("accept-time", "-p", "fair", "--reason", "looked at it").startswith("accepted: ")
+    made, key = world(), line.folder / "officer"
+    key.write_text(made.secrets["officer"])
+
+    def accept(reason: str) -> str:
+        said = line("accept-time", "-p", "fair", "--reason", reason)
+        assert "accountant accept-time --confirm " in said
+        proposed = json.loads(made.stored()[-1])
+        digest = sha256(made.stored()[-1]).hexdigest()
+        words = ("-p", "fair", "--digest", digest)
+        number = str(proposed["sequence"])
+        assert "clock-beside-database" in line("confirm", number, *words, code=2)
+        confirm = ("accept-time", "--confirm", number, *words)
+        assert "same-person" in line(*confirm, code=2)
+        return line(*confirm, "--key-file", str(key))
+
+    assert accept("looked at it").startswith("accepted: ")
     event = json.loads(made.stored()[-1])
     assert event["type"] == "clock.accepted.v1"
-    assert event["by"].startswith("operator:")
-    assert event["time"] == event["command"]["clock"]
+    assert event["by"] == "officer"
+    confirms = event["command"]["confirms"]
+    assert confirms["proposer"].startswith("operator:")
+    assert event["time"] == confirms["shown"] > event["command"]["clock"]
     with pytest.MonkeyPatch.context() as patch:
         hour_ago = time.time_ns() - 3_600 * 10**9
         patch.setattr(time, "time_ns", lambda: hour_ago)
-        said = line("accept-time", "-p", "fair", "--reason", "it was ahead")
+        said = accept("it was ahead")
     assert f"until {event['time']} its time stands still, and no grant expires" in said
     assert json.loads(made.stored()[-1])["time"] == event["time"]
 

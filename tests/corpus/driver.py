@@ -93,8 +93,8 @@ class Ledger:
     def _decided(self, request: Json) -> list[Outcome] | Repeated:
         """Decide a request. The corpus names a second person in the request itself; this program
         takes two. So what is only proposed is confirmed at once, without an event for the proposal,
-        where another person is named, and for a first policy, an extension that is attested and a
-        recovery, of which the corpus knows one person. Raises Problem where nobody is.
+        where another person is named, and for a first policy, an extension that is attested, a
+        recovery and a clock, of which the corpus knows one person. Raises Problem where nobody is.
         """
         asked, now = _asked(request), request["now"]
         alone = request["command"].get("approved_by") in (None, asked.by)
@@ -107,11 +107,15 @@ class Ledger:
         if isinstance(outcome, Repeated) or not outcome or outcome[-1].entry.type != PROPOSED:
             return outcome
         event = outcome[-1].event()
-        if alone and event.body["effect"].keys().isdisjoint(("first", "attested", "recovers")):
+        if alone and event.body["effect"].keys().isdisjoint(
+            ("first", "attested", "recovers", "accepts")
+        ):
             raise Problem("second-name-needed", "")
         self.state.proposals = after({}, event)
         digest = sha256(outcome[-1].entry.body).hexdigest()
         command = ConfirmChange(proposal=event.sequence, digest=digest)
+        shown = {"clock": request["command"].get("clock")}
+        command = command.model_copy(update=shown)
         return decide(self.state, Envelope("second", command), now)
 
     def _explained(self, event: Event) -> Explained:

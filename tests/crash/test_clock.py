@@ -66,8 +66,7 @@ def test_a_start_with_a_clock_far_ahead(deployment: Deployment, tmp_path: Path) 
         time.sleep(1)  # for the jobs
         assert stamps(service.port) == before
         assert mark.read_text() == marked
-        reason = ("--reason", "looked at it")
-        deployment.command("accept-time", "-p", POPULATION, *reason, CRASH_CLOCK=str(clock))
+        accept_time(deployment, tmp_path, clock)
         assert service.ready() == 200
         clients[0].connect(service.port)
         assert grants() == 201
@@ -81,6 +80,16 @@ def test_a_start_with_a_clock_far_ahead(deployment: Deployment, tmp_path: Path) 
         clients[0].settle()
         clients[0].close()
     check(deployment, clients)
+
+
+def accept_time(deployment: Deployment, folder: Path, clock: Path) -> str:
+    """What ``accountant accept-time`` prints to whoever confirms it."""
+    told, settings = ("accept-time", "-p", POPULATION), {"CRASH_CLOCK": str(clock)}
+    said = deployment.command(*told, "--reason", "looked at it", **settings)
+    _, _, number, *_, digest = said[said.index("accept-time --confirm") :].split()
+    (key := folder / "officer.key").write_text(deployment.secrets["officer"])
+    confirm = ("--confirm", number, "--digest", digest, "--key-file", str(key))
+    return deployment.command(*told, *confirm, **settings)
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -106,8 +115,7 @@ def test_a_clock_that_jumps(deployment: Deployment, tmp_path: Path) -> None:
         (tmp_path / "next").replace(clock)
 
     def accept() -> str:
-        told = ("accept-time", "-p", POPULATION, "--reason", "looked at it")
-        return deployment.command(*told, CRASH_CLOCK=str(clock))
+        return accept_time(deployment, tmp_path, clock)
 
     def work() -> None:
         with at_work(clients, [service.port], patient=True):

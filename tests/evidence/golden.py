@@ -26,7 +26,7 @@ from accountant.budget.commands import Command, Envelope, batch_of
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import RESERVED
 from accountant.budget.proposals import digest_of
-from accountant.ledger.events import Event, rfc3339
+from accountant.ledger.events import Event
 from accountant.reporting.statement import accounts_json
 
 
@@ -57,8 +57,7 @@ def batched(home: Path) -> bytes:
     wide = [f"clinic {number}" for number in range(400)]
     house = resident(House(home, clock), {"sex": ["f", "m"], "clinic": wide[:-1]})
     clock.jump(365 * 86_400)
-    now = rfc3339(clock.now)
-    house.do("accept_time", "operator:o", clock=now, reason="the machine was off for a year")
+    house.accept_time("the machine was off for a year")
     house.do("extend_population", "admin", added={"clinic": wide[-1:]})
     house.grant("0.25", subjects={"clinic": wide[::2]}, purpose="every other clinic")
     several = _batch(

@@ -102,6 +102,12 @@ class House(World):
         asked = Envelope(by, command, key or (fresh_key() if command.needs_key else None))
         return self.service.execute("fair", asked).events[-1]
 
+    def accept_time(self, reason: str) -> Event:
+        """Accepts the clock, by two people."""
+        clock = rfc3339(self.clock.now)
+        event = self.do("accept_time", "operator:o", clock=clock, reason=reason)
+        return self.ask(confirming(event), "operator:second")
+
     def grant(self, epsilon: str = "0.001", **more: Any) -> Event:
         """Reserves a grant."""
         return self.do("ask_grant", **ask(laplace(epsilon), **more))
@@ -242,8 +248,7 @@ def eventful(house: House) -> House:
     house.do("stop_publication", ":accountant", witness="w", status=409, detail="7", size=5)
     house.do("resume_publication", "operator:o", reason="it was the witness's disk")
     house.clock.jump(365 * 86_400)
-    clock = rfc3339(house.clock.now)
-    house.do("accept_time", "operator:o", clock=clock, reason="the machine was off")
+    house.accept_time("the machine was off")
     house.grant("0.01")
     house.clock.forward(0.000_001)
     return house

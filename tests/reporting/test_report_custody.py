@@ -152,10 +152,11 @@ def test_an_accepted_clock_is_listed(desk: Desk) -> None:
     before = rfc3339(desk.clock.now)
     desk.clock.jump(3_600)
     said = AcceptTime(clock=rfc3339(desk.clock.now), reason="the machine was off")
-    desk.service.execute("clinic", Envelope("operator:ann", said))
+    by_two(desk.service, "clinic", Envelope("operator:ann", said), "operator:bob")
     report = desk.report()
     [accepted] = report.ledger.accepted
-    assert (accepted.by, accepted.before, accepted.clock) == ("operator:ann", before, said.clock)
+    assert (accepted.by, accepted.confirmed_by) == ("operator:ann", "operator:bob")
+    assert (accepted.before, accepted.clock) == (before, said.clock)
     assert "the machine was off" in text_of(report)
 
 

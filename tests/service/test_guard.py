@@ -12,7 +12,9 @@ from support import (
     Clock,
     World,
     ask,
+    by_two,
     clean,
+    confirming,
     laplace,
     last_replay,
     make,
@@ -55,7 +57,8 @@ def beside(make: Callable[..., World], made: World, clock: Clock) -> World:
 def accept(world: World, clock: Clock) -> Event:
     """What ``accountant accept-time`` does on a machine with this clock."""
     command = AcceptTime(clock=rfc3339(clock.now), reason="looked at it")
-    return world.service.execute("fair", Envelope("operator:ann", command)).events[0]
+    asked = Envelope("operator:ann", command)
+    return by_two(world.service, "fair", asked, "operator:bob").events[0]
 
 
 def refused(answer: Any) -> bool:
@@ -250,10 +253,11 @@ def test_what_is_accepted_is_the_stamp(made: World, clock: Clock) -> None:
     assert last_replay("fair", [*stored[:-1], wrong.to_bytes()]).findings != []
     with pytest.raises(ValueError, match="no stamp"):
         AcceptTime(clock="today", reason="x")
-    other = Envelope("o", AcceptTime(clock=rfc3339(START), reason="x"))
+    other = Envelope("o", AcceptTime(clock=rfc3339(clock.now), reason="x"))
+    proposed = made.service.execute("fair", other).events[-1]
     state = made.service.state("fair")
     with pytest.raises(Invalid):
-        decide(state, other, clock.now + 5)
+        decide(state, Envelope("p", confirming(proposed)), clock.now + 5)
 
 
 def test_a_restart_remembers_what_was_accepted(

@@ -211,6 +211,7 @@ class KeyMade(BaseModel, frozen=True, extra="forbid"):
 class Confirmation(BaseModel, frozen=True, extra="forbid"):
     """The proposal that a command was confirmed as. ``key`` is the confirmer's, ``proposed_with``
     the proposer's; each is absent where no API key bears the name, as beside the database.
+    ``shown``: what the clock shows to whoever confirms that it is right.
     """
 
     proposal: Annotated[StrictInt, Field(ge=0)]
@@ -218,6 +219,7 @@ class Confirmation(BaseModel, frozen=True, extra="forbid"):
     proposer: str
     key: KeyMade | None = None
     proposed_with: KeyMade | None = None
+    shown: Stamp | None = None
 
 
 class Change(Command):
@@ -246,6 +248,9 @@ class ConfirmChange(Command, name="confirm_change"):
     digest: Digest = Field(description="the digest of the proposal that you read")
     key: _Known = None
     proposed_with: _Known = None
+    clock: SkipJsonSchema[
+        Annotated[Stamp | None, stored_only("not_here", "a clock is confirmed at the machine")]
+    ] = None
 
 
 class DeclineChange(Command, name="decline_change"):

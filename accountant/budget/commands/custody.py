@@ -48,16 +48,20 @@ class ResumePublication(Command, name="resume_publication"):
     reason: FreeText
 
 
-class AcceptTime(Command, name="accept_time"):
-    """Accept the time that the clock shows; an operator states why it is right."""
+class AcceptTime(Change, name="accept_time"):
+    """Accept the time that the clock shows; an operator states why it is right. Another person says
+    what it shows when they confirm it.
+    """
 
     clock: Stamp
     reason: FreeText
 
     @property
-    def stamp(self) -> int:
-        """The time that the clock shows, in microseconds."""
-        return microseconds(self.clock)
+    def stamp(self) -> int | None:
+        """The time that the clock showed to whoever confirmed it, in microseconds."""
+        if self.confirms is None or self.confirms.shown is None:
+            return None
+        return microseconds(self.confirms.shown)
 
 
 class CarriedAccount(BaseModel, frozen=True, extra="forbid"):

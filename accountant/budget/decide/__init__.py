@@ -36,9 +36,25 @@ from accountant.budget.idempotency import DIGEST
 from accountant.budget.outcome import Body, Outcome, Repeated
 from accountant.budget.state import State
 from accountant.budget.waiting.due import due
-from accountant.ledger.events import MAX_BYTES, Entry, Event, EventTooLarge, canonical
+from accountant.ledger.events import (
+    MAX_BYTES,
+    Entry,
+    Event,
+    EventTooLarge,
+    canonical,
+    microseconds,
+)
 
-__all__ = ["SYSTEM", "Repeated", "admission", "before_of", "decide", "repeated", "unchecked"]
+__all__ = [
+    "SYSTEM",
+    "Repeated",
+    "accepted",
+    "admission",
+    "before_of",
+    "decide",
+    "repeated",
+    "unchecked",
+]
 
 
 def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
@@ -131,7 +147,14 @@ def before_of(state: State, asked: Envelope, now: int) -> int:
     """Return the stamp up to which admissions come before ``asked``, at stamp ``now``: no time that
     an acceptance of the clock is about passes before it.
     """
-    return state.time if isinstance(asked.command, ask.AcceptTime) else now
+    return now if accepted(asked.command) is None else state.time
+
+
+def accepted(command: Command) -> int | None:
+    """Return the time that ``command`` accepts, in microseconds; None if it accepts none."""
+    if isinstance(command, ask.ConfirmChange):
+        return None if command.clock is None else microseconds(command.clock)
+    return command.stamp if isinstance(command, ask.AcceptTime) else None
 
 
 def _happened(event: Event) -> Outcome:

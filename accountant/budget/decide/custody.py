@@ -5,20 +5,29 @@ Each decider returns the body of the event, without the command; None if nothing
 
 from __future__ import annotations
 
+from typing import Final
+
 from accountant.budget import commands as ask
 from accountant.budget.bill import Bill, bill_of, per_in
 from accountant.budget.commands import Envelope
 from accountant.budget.decide.proposing import second
 from accountant.budget.errors import Conflict, Invalid, NotFound
+from accountant.budget.facts import SECOND
 from accountant.budget.outcome import Body
 from accountant.budget.owed import owed
 from accountant.budget.request import price_all
 from accountant.budget.state import State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
+from accountant.ledger.events import microseconds, rfc3339
 from accountant.ledger.notes import ED25519, BadNote, Verifier
 from accountant.privacy import engine as bounds
 from accountant.privacy.units import Charge
+
+CONFIRMED_WITHIN: Final = ask.DAY * SECOND
+"""How much later a clock that was proposed may show, in microseconds, when it is confirmed."""
+ADJUSTED: Final = 60 * SECOND
+"""How far it may have been set back since, by whatever keeps it right."""
 
 
 def adopt_signing_key(
@@ -127,9 +136,19 @@ def erase_text(state: State, asked: Envelope, command: ask.EraseText, now: int) 
 
 
 def accept_time(state: State, asked: Envelope, command: ask.AcceptTime, now: int) -> Body:
-    """Go on by a clock that was in doubt. Raises Invalid if it does not show this stamp."""
-    if now != max(command.stamp, state.time):
+    """Go on by a clock that was in doubt, once a second person has read it too. Raises Invalid if
+    both did not read the same clock, or it does not show this stamp.
+    """
+    second(asked, {"accepts": command.clock})
+    shown, proposed = command.stamp, microseconds(command.clock)
+    if shown is None or now != max(shown, state.time):
         raise Invalid("clock-differs", "the accepted time has to be the stamp of its own event")
+    if not proposed - ADJUSTED <= shown <= proposed + CONFIRMED_WITHIN:
+        raise Invalid(
+            "clock-differs",
+            f"the clock shows {rfc3339(shown)}, and whoever proposed to accept it read "
+            f"{command.clock}: it is confirmed within a day after that; propose it again",
+        )
     return {}
 
 

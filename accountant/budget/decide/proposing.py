@@ -116,13 +116,23 @@ def expanded(
     proposal = _found(state, command.proposal, command.digest)
     if proposal.status == "confirmed" and proposal.closed_by == asked.by and proposal.closed:
         return Repeated(proposal.closed)
-    check_open(proposal, now)
+    check_open(proposal, _passed(state, proposal, now))
+    if (command.clock is None) == _about_time(proposal):
+        number = proposal.sequence
+        text = f"proposal {number} is about no clock: leave out what one shows"
+        if command.clock is None:
+            text = (
+                f"proposal {number} accepts a clock, confirmed beside the database, at the "
+                f"machine: accountant accept-time -p {state.ledger} --confirm {number}"
+            )
+        raise Conflict("clock-beside-database", text)
     confirms = Confirmation(
         proposal=proposal.sequence,
         digest=proposal.digest,
         proposer=proposal.by,
         key=command.key,
         proposed_with=command.proposed_with,
+        shown=command.clock,
     )
     document = {**proposal.command, "confirms": confirms.model_dump(exclude_none=True)}
     return Envelope(asked.by, command_from_json(document), asked.key)
@@ -133,12 +143,21 @@ def check(state: State, asked: Envelope, confirms: Confirmation, now: int) -> Pr
     proposer confirms, in time, exactly what was proposed.
     """
     proposal = _found(state, confirms.proposal, confirms.digest)
-    check_open(proposal, now)
+    check_open(proposal, _passed(state, proposal, now))
     stated = {name: value for name, value in asked.document.items() if name != "confirms"}
     if confirms.proposer != proposal.by or canonical(stated) != canonical(proposal.command):
         raise Invalid("proposal-differs", f"this is not what proposal {proposal.sequence} proposes")
     check_other(proposal, asked.by, confirms.key, now, confirms.proposed_with)
     return proposal
+
+
+def _about_time(proposal: Proposal) -> bool:
+    return bool(proposal.command.get("type") == ask.AcceptTime.command)
+
+
+def _passed(state: State, proposal: Proposal, now: int) -> int:
+    """Return the stamp that a proposal has to be open at. A clock that is in doubt ends none."""
+    return state.time if _about_time(proposal) else now
 
 
 def check_same(proposal: Proposal, effect: Body) -> None:
@@ -303,4 +322,6 @@ _WHY: Final = {
     "recovers": "the log would go on under another name, for this was lost: {}",
     "open": "open grants would be charged: {}",
     "owed": "what counts as charged: epsilon {}",
+    "accepts": "time would go on by the clock, which shows {}: windows pass, limits refresh and "
+    "unlock, and open grants expire",
 }
