@@ -83,13 +83,16 @@ def test_a_start_with_a_clock_far_ahead(deployment: Deployment, tmp_path: Path) 
 
 
 def accept_time(deployment: Deployment, folder: Path, clock: Path) -> str:
-    """What ``accountant accept-time`` prints to whoever confirms it."""
-    told, settings = ("accept-time", "-p", POPULATION), {"CRASH_CLOCK": str(clock)}
-    said = deployment.command(*told, "--reason", "looked at it", **settings)
+    """What ``accountant accept-time`` prints to the second of two people."""
+
+    def command(who: str, *more: str) -> str:
+        (key := folder / f"{who}.key").write_text(deployment.secrets[who])
+        words = ("accept-time", "-p", POPULATION, "--key-file", str(key), *more)
+        return deployment.command(*words, CRASH_CLOCK=str(clock))
+
+    said = command("admin", "--reason", "looked at it")
     _, _, number, *_, digest = said[said.index("accept-time --confirm") :].split()
-    (key := folder / "officer.key").write_text(deployment.secrets["officer"])
-    confirm = ("--confirm", number, "--digest", digest, "--key-file", str(key))
-    return deployment.command(*told, *confirm, **settings)
+    return command("officer", "--confirm", number, "--digest", digest)
 
 
 def until(true: Callable[[], bool]) -> None:
