@@ -149,12 +149,8 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     """Return the line of one limit rule in one scope, split by the dimension ``axis`` if given."""
     rule, epoch, key = counted
     cells = state.seen(key).used.stacked()
-    used = _about(state, rule).of(cells)
     [total] = balances(state, counted, None)
     [ever] = lifetime_sums(state, key.dataset, None, key.unit)
-    # Without a delta of its limit only the plain sum means anything.
-    filters = FILTERS.values() if epoch.axis != SURE else [BASIC]
-    worst = [(one.name, Ruler(rule, epoch, one).worst(used).epsilon) for one in filters]
     return Line(
         rule=rule.id,
         scope=rule.place_in_words((key.dataset, key.client, key.purpose), state.people()),
@@ -172,16 +168,26 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         ),
         window=rule.span,
         period=period(state, epoch),
-        unlocked=_unlocked(state, counted),
+        unlocked=unlocked_part(state, counted),
         epoch=epoch.number,
         counted_from=rfc3339(epoch.since),
         carried=epoch.carried,
         total=total,
-        worst_group=_worst_group(state, counted, cells),
+        worst_group=worst_group(state, counted, cells),
         lifetime=ever._asdict(),
         groups=[] if axis is None else balances(state, counted, axis),
-        ladder=[{"gate": name, "used": amount(n, Currency.EPSILON)} for name, n in worst],
+        ladder=ladder(state, counted, cells),
     )
+
+
+def ladder(state: State, counted: Counted, cells: Integers) -> list[dict[str, str]]:
+    """Return what each filter makes of an account, whose sums are ``cells`` (rows, ...)."""
+    rule, epoch, _ = counted
+    used = _about(state, rule).of(cells)
+    # Without a delta of its limit only the plain sum means anything.
+    filters = FILTERS.values() if epoch.axis != SURE else [BASIC]
+    worst = [(one.name, Ruler(rule, epoch, one).worst(used).epsilon) for one in filters]
+    return [{"gate": name, "used": amount(n, Currency.EPSILON)} for name, n in worst]
 
 
 def period(state: State, epoch: Epoch) -> PeriodFacts | msgspec.UnsetType:
@@ -190,7 +196,8 @@ def period(state: State, epoch: Epoch) -> PeriodFacts | msgspec.UnsetType:
     return msgspec.UNSET if found is None else PeriodFacts(*map(rfc3339, found))
 
 
-def _unlocked(state: State, counted: Counted) -> str | msgspec.UnsetType:
+def unlocked_part(state: State, counted: Counted) -> str | msgspec.UnsetType:
+    """Return the epsilon that is unlocked where least is, of a limit that unlocks gradually."""
     if counted.rule.unlock is None:
         return msgspec.UNSET
     lock = state.lock(counted, max(state.time, state.now))
@@ -284,7 +291,7 @@ def _balance(
     )
 
 
-def _worst_group(state: State, counted: Counted, cells: Integers) -> dict[str, str]:
+def worst_group(state: State, counted: Counted, cells: Integers) -> dict[str, str]:
     """Describe the cells, of those that the rule is about, that have used most under it (``cells``
     are all); empty if all have used the same. Cells with the same sums are one group if they are
     all combinations of some values.

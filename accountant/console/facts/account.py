@@ -10,9 +10,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from accountant.budget.accounts.part import Integers
 from accountant.budget.state import ALL, Counted, State
 from accountant.console.facts.accounts import UsualFacts, forecast_of, tightest, usual
-from accountant.console.facts.groups import Groups, groups
+from accountant.console.facts.groups import Groups, cells_of, groups
 from accountant.console.facts.pace import Forecast
 from accountant.console.facts.rules_then import (
     LimitThen,
@@ -21,13 +22,21 @@ from accountant.console.facts.rules_then import (
     policy_then,
 )
 from accountant.console.facts.spending import Spending, spending
+from accountant.console.facts.standing import balance_of
 from accountant.ledger.events import microseconds, rfc3339
 from accountant.privacy.units import INFINITE
 from accountant.reporting.activity import DAY, Ending
 from accountant.reporting.desk import Page
 from accountant.reporting.model import MOST_RESERVATIONS, reservations
-from accountant.reporting.schema import PointFacts, Reservations, Status
-from accountant.reporting.statement import Balance, balances, line, scopes
+from accountant.reporting.schema import PeriodFacts, PointFacts, Reservations, Status
+from accountant.reporting.statement import (
+    Balance,
+    ladder,
+    period,
+    scopes,
+    unlocked_part,
+    worst_group,
+)
 from accountant.reporting.words import formula, rule_in_words
 
 WEEK: Final = 7
@@ -163,14 +172,15 @@ def account(
         return None
     covering = [one for one in scopes(state) if _covers(state, one, dataset)]
     whole = [one for one in covering if not one.rule.divides]
-    counted = _chosen(state, whole, dataset, rule)
+    counted = _chosen(page, whole, dataset, rule)
     if counted is None and rule:
         return None
     there = state.datasets.get(dataset)
+    sums = None if counted is None else cells_of(state, counted)
     before, past = _moment(page, counted, at)
     used = usual(state, followed.activity, dataset, page.now)
-    others = [other(state, one) for one in whole if counted is None or one.key != counted.key]
-    parts = [other(state, one) for one in covering if one.rule.divides]
+    others = [other(page, one) for one in whole if counted is None or one.key != counted.key]
+    parts = [other(page, one) for one in covering if one.rule.divides]
     adoptions = tuple(followed.adoptions)
     totals = followed.history.policies_total
     return AccountFacts(
@@ -183,11 +193,11 @@ def account(
         parents=tuple(there.parents) if there else (),
         dimensions=tuple(name for name, _ in state.people().dimensions),
         adopted=state.adopted is not None,
-        limit=None if counted is None else _limit(page, counted, dataset),
+        limit=None if counted is None or sums is None else _limit(page, counted, dataset, sums),
         usual=used,
         burn=None if counted is None else _burn(page, counted, dataset),
         spending=spending(state, followed.history, dataset, counted),
-        groups=None if counted is None else groups(state, counted, by),
+        groups=None if counted is None else groups(state, counted, by, sums),
         week=_week(page, counted, dataset),
         reservations=_held(page, dataset),
         others=tuple(others[:MOST_PARTS]),
@@ -209,41 +219,41 @@ def _covers(state: State, counted: Counted, dataset: str) -> bool:
     return counted.key.dataset == ALL and there is not None and counted.rule.scope.holds(there)
 
 
-def _chosen(state: State, whole: Sequence[Counted], dataset: str, rule: str) -> Counted | None:
+def _chosen(page: Page, whole: Sequence[Counted], dataset: str, rule: str) -> Counted | None:
     """Return the limit that was asked for, or the tightest; the own one of a dataset, if any."""
     if not rule:
-        found = tightest(state).get(dataset)
+        found = tightest(page, whole).get(dataset)
         return None if found is None else found[0]
     named = [one for one in whole if one.rule.id == rule]
     return max(named, key=lambda one: one.key.dataset == dataset, default=None)
 
 
-def _limit(page: Page, counted: Counted, dataset: str) -> Limit:
+def _limit(page: Page, counted: Counted, dataset: str, cells: Integers) -> Limit:
     state, (rule, epoch, key) = page.followed.state, counted
-    told = line(state, counted)
-    ends = told.period.end if isinstance(told.period, Struct) else None
+    total = balance_of(page, counted)
+    part, found = unlocked_part(state, counted), period(state, epoch)
     return Limit(
         rule=rule.id,
-        scope=told.scope,
+        scope=rule.place_in_words((key.dataset, key.client, key.purpose), state.people()),
         shared=key.dataset != dataset,
         sentence=rule_in_words(rule, state.population),
         unit=state.people().called(rule.unit),
         unit_name=rule.unit or "",
         about=rule.group_in_words,
         action=rule.action,
-        epsilon=told.limit.epsilon,
-        delta=told.limit.delta,
-        largest=told.relaxed,
+        epsilon=f"{rule.limit.epsilon:f}",
+        delta=f"{rule.limit.delta:f}",
+        largest=f"{rule.most.epsilon:f}" if rule.relaxed else "",
         window=epoch.window.words if epoch.window else "",
-        ends=ends,
-        unlocked=None if told.unlocked is msgspec.UNSET else str(told.unlocked),
-        status=told.total.status,
-        total=told.total,
-        since=told.counted_from,
-        carried=told.carried,
-        worst=told.worst_group,
-        gates=tuple(_gate(rung, told.gate) for rung in told.ladder),
-        forecast=forecast_of(page, counted, told.total),
+        ends=found.end if isinstance(found, PeriodFacts) else None,
+        unlocked=part if isinstance(part, str) else None,
+        status=total.status,
+        total=total,
+        since=rfc3339(epoch.since),
+        carried=epoch.carried,
+        worst=worst_group(state, counted, cells) if cells.ndim > 2 or state.classes else {},
+        gates=tuple(_gate(one, rule.filter.name) for one in ladder(state, counted, cells)),
+        forecast=forecast_of(page, counted, total),
     )
 
 
@@ -251,10 +261,10 @@ def _gate(rung: dict[str, str], gate: str) -> Gate:
     return Gate(formula(rung["gate"])[0], rung["used"], rung["gate"] == gate)
 
 
-def other(state: State, counted: Counted) -> Other:
+def other(page: Page, counted: Counted) -> Other:
     """Return a limit that a page lists beside others."""
     rule, epoch, key = counted
-    [total] = balances(state, counted, None)
+    state, total = page.followed.state, balance_of(page, counted)
     return Other(
         rule=rule.id,
         dataset=key.dataset,
@@ -289,7 +299,7 @@ def _burn(page: Page, counted: Counted, dataset: str) -> Burn:
 def _now(page: Page, counted: Counted) -> PointFacts:
     """Return the point of the present moment."""
     state = page.followed.state
-    [total] = balances(state, counted, None)
+    total = balance_of(page, counted)
     limit = f"{counted.rule.limit.epsilon:f}"
     return PointFacts(
         sequence=max(0, state.last),
@@ -307,7 +317,7 @@ def _week(page: Page, counted: Counted | None, dataset: str) -> WeekFacts:
     if counted is not None and counted.rule.span is None and not counted.rule.subjects:
         points = page.followed.burndowns.points(counted.key.rule, counted.key.dataset)
         stamps = [(today + 1 - days) * DAY for days in (0, WEEK, 2 * WEEK)]
-        [total] = balances(page.followed.state, counted, None)
+        total = balance_of(page, counted)
         then = [total.spent, *(_spent_at(points, counted.key.epoch, one) for one in stamps[1:])]
         rose = [_rise(late, early) for late, early in pairwise(then)]
     return WeekFacts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -18,11 +19,12 @@ from accountant.budget.evaluate import how_many
 from accountant.budget.request import prepare
 from accountant.budget.state import ALL, Counted, State
 from accountant.console.facts.pace import Forecast, Use, forecast
+from accountant.console.facts.standing import balance_of
 from accountant.privacy.units import Currency, show
 from accountant.reporting.activity import Activity, Usual
 from accountant.reporting.desk import Page
 from accountant.reporting.schema import STATUSES, Status
-from accountant.reporting.statement import Balance, balances, period, scopes
+from accountant.reporting.statement import Balance, period, scopes
 
 NO_LIMIT: Final = "no_limit"
 _LEAST: Final = Decimal("1e-30")
@@ -86,22 +88,23 @@ def ranked(page: Page) -> list[Ranked]:
     state = page.followed.state
     if state.population is None:
         return []
-    found = tightest(state)
+    found = tightest(page, scopes(state))
     names = [*state.datasets, *([ALL] if ALL in found else [])]
     places = [Ranked(name, *found.get(name, (None, None))) for name in names]
     return sorted(places, key=lambda one: one.gravity)
 
 
-def tightest(state: State) -> dict[str, tuple[Counted, Balance]]:
-    """Return the limit that is nearest to its end on each dataset, and on all together, with its
-    balance. A limit over all datasets counts where one has none of its own.
+def tightest(page: Page, limits: Iterable[Counted]) -> dict[str, tuple[Counted, Balance]]:
+    """Return which of some limits is nearest to its end on each dataset, and on all together, with
+    its balance. A limit over all datasets counts where one has none of its own.
     """
+    state = page.followed.state
     found: dict[str, tuple[Counted, Balance]] = {}
     shared: list[tuple[Counted, Balance]] = []
-    for counted in scopes(state):
+    for counted in limits:
         if counted.rule.divides or counted.rule.subjects is not None:
             continue
-        name, [total] = counted.key.dataset, balances(state, counted, None)
+        name, total = counted.key.dataset, balance_of(page, counted)
         if name == ALL:
             shared.append((counted, total))
         if name not in found or _gravity(counted, total) > _gravity(*found[name]):

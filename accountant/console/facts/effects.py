@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from accountant.budget.facts import SECOND
 from accountant.budget.state import AccountKey, Counted, State
 from accountant.console.facts.accounts import forecast_of
 from accountant.console.facts.pace import Pace
+from accountant.console.facts.standing import balance_of
 from accountant.ledger.events import rfc3339
 from accountant.privacy.units import INFINITE
 from accountant.reporting.desk import Page
@@ -40,8 +42,10 @@ class Effect(Struct, frozen=True):
     then: Standing | None
 
 
-def effects_of(page: Page, then: State) -> list[Effect]:
-    """Return each limit on each account now and then, the new policy's order first."""
+def effects_of(page: Page, then: State, only: Container[str] | None = None) -> list[Effect]:
+    """Return each limit on each account now and then, the new policy's order first; of some rules
+    ``only``.
+    """
     state = page.followed.state
     before = {_name(one.key): one for one in scopes(state)}
     after = {_name(one.key): one for one in scopes(then)}
@@ -50,8 +54,10 @@ def effects_of(page: Page, then: State) -> list[Effect]:
         was, is_ = before.get(name), after.get(name)
         counted = is_ or was
         assert counted is not None  # noqa: S101 for the type checker
+        if only is not None and name[0] not in only:
+            continue
         key, rule = counted.key, counted.rule
-        now = None if was is None else _standing(page, state, was)
+        now = None if was is None else _standing(page, was)
         found.append(
             Effect(
                 rule=rule.id,
@@ -69,8 +75,8 @@ def _name(key: AccountKey) -> tuple[str, ...]:
     return key.rule, key.dataset, key.client, key.purpose
 
 
-def _standing(page: Page, state: State, counted: Counted) -> Standing:
-    [total] = balances(state, counted, None)
+def _standing(page: Page, counted: Counted) -> Standing:
+    total = balance_of(page, counted)
     forecast = forecast_of(page, counted, total)
     return Standing(
         f"{counted.rule.limit.epsilon:f}",
@@ -88,7 +94,7 @@ def _then(page: Page, state: State, counted: Counted, was: Counted | None) -> St
     paces: tuple[Pace, ...] = ()
     why = "it comes back with time" if window else "nothing was counted by this rule so far"
     if was is not None and not window:
-        [before] = balances(page.followed.state, was, None)
+        before = balance_of(page, was)
         paces = carried_on(forecast_of(page, was, before).paces, total.remaining, page.now)
         why = "" if any(one.runs_out for one in paces) else "at this pace it does not run out"
     return Standing(f"{counted.rule.limit.epsilon:f}", window, total, paces, why)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from accountant.budget.accounts.part import Integers
 from accountant.budget.population.selection import Box, ordered, side_of
 from accountant.budget.state import Counted, State
-from accountant.privacy.units import Currency, amount, show
+from accountant.privacy.units import SURE, Currency, amount, show
 from accountant.reporting.peak_cell import ByValue, Region, Ruler, Split, Worst
 
 MOST_ROWS: Final = 24
@@ -54,9 +54,12 @@ class Groups(Struct, frozen=True):
     places: tuple[tuple[Place, ...], ...]
 
 
-def groups(state: State, counted: Counted, by: Sequence[str]) -> Groups | None:
+def groups(
+    state: State, counted: Counted, by: Sequence[str], sums: Integers | None = None
+) -> Groups | None:
     """Return the use of a limit by the dimensions ``by``, of which unknown ones are passed over;
     the first ones of the population where fewer than two are named. None without a dimension.
+    ``sums``: what ``cells_of`` returns, if that is known.
     """
     people = state.people()
     names = [name for name, _ in people.dimensions]
@@ -64,7 +67,7 @@ def groups(state: State, counted: Counted, by: Sequence[str]) -> Groups | None:
     axes = [names.index(name) for name in [*known, *(n for n in names if n not in known)][:2]]
     if not axes:
         return None
-    cells = _Cells(state, counted)
+    cells = _Cells(state, counted, cells_of(state, counted) if sums is None else sums)
     chosen = [
         cells.chosen(axis, most)
         for axis, most in zip(axes, (MOST_ROWS, MOST_COLUMNS), strict=False)
@@ -83,21 +86,32 @@ def groups(state: State, counted: Counted, by: Sequence[str]) -> Groups | None:
     )
 
 
+def cells_of(state: State, counted: Counted) -> Integers:
+    """Return the sums of an account (rows, ...), of all cells or classes; one that stands for all
+    where nothing narrower than everyone was ever charged.
+    """
+    used = state.seen(counted.key).used
+    if used.flat and counted.rule.subjects is None:
+        one = [*used.everyone, *used.everyone_infinite]
+        return np.array(one, dtype=np.int64).reshape(-1, 1)
+    return used.stacked()
+
+
 class _Cells:
     """The cells that a limit is about, read as it reads them."""
 
-    def __init__(self, state: State, counted: Counted) -> None:
+    def __init__(self, state: State, counted: Counted, sums: Integers) -> None:
         rule, people = counted.rule, state.people()
         self.box: Box = rule.box(people)
         self._region = Region(state.classes, None if rule.subjects is None else self.box)
         self._ruler = Ruler(rule, counted.epoch)
-        used = state.seen(counted.key).used
-        self._alike = used.flat
-        if self._alike:  # one cell stands for all
-            one = [*used.everyone, *used.everyone_infinite]
-            self._sums: Integers = np.array(one, dtype=np.int64).reshape(-1, 1)
-        else:
-            self._sums = used.stacked()
+        # Only the sums that are compared: every pass over a million cells counts.
+        known = self._ruler.axis
+        axis = *SURE, *self._ruler.capacity.currencies
+        rows = [known.index(currency) for currency in axis]
+        self._sums: Integers = sums[[*rows, *(len(known) + row for row in rows)]]
+        self._ruler.axis = axis
+        self._alike = self._sums.shape[1:] == (1,)
 
     def chosen(self, axis: int, most: int) -> tuple[list[int], str]:
         """Return the positions that are shown of a dimension, at most so many, in their order, and

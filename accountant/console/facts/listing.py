@@ -44,7 +44,7 @@ def listing(page: Page, name: str = "", number: int = 1) -> Listing:
     kept = [row for row in found if wanted in in_words(row.dataset).casefold()]
     number = min(max(1, number), max(1, -(-len(kept) // EACH)))
     limits = scopes(state) if state.population else []
-    parts = [other(state, one) for one in limits if one.rule.divides]
+    parts = [other(page, one) for one in limits if one.rule.divides]
     parts.sort(key=share_of, reverse=True)
     return Listing(
         population=state.ledger,

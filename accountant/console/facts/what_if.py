@@ -37,6 +37,11 @@ MOST_LIMITS: Final = 60
 """Accounts of limits that are compared, and rules whose difference is told."""
 
 
+MOST_CELLS: Final = 500_000
+"""Sums of all accounts of limits from which on only what changes is worked out, and no limits
+beside the one that is tried."""
+
+
 class Mistake(Struct, frozen=True):
     """Why something cannot be tried, in words."""
 
@@ -149,7 +154,9 @@ def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried 
     assert adopted is not None  # noqa: S101 for the type checker
     loosens, closes = _judged(state.frozen(page.now), policy, page.now)
     then = _after(page, policy)
-    effects = effects_of(page, then)
+    heavy = _cells(state) > MOST_CELLS
+    rules = {one.rule for one in differences(adopted.policy, policy)} if heavy else None
+    effects = effects_of(page, then, rules)
     diff = tuple(differences(adopted.policy, policy, state.population))[:MOST_LIMITS]
     kept = [one for one in effects if one.now != one.then]
     focus = _focus(effects, change, account)
@@ -168,11 +175,17 @@ def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried 
         usual_then=usual(then, activity, data, page.now),
         usual_of=data,
         focus=focus,
-        rungs=tuple(_rungs(page, change, focus)) if change and focus else (),
+        rungs=tuple(_rungs(page, change, focus)) if change and focus and not heavy else (),
         binding=_binding(then, focus),
         points=_points(page, focus),
         forecast=_forecast(page, focus),
     )
+
+
+def _cells(state: State) -> int:
+    """Return how many sums the accounts of the limits have."""
+    each = state.people().cells if state.classes is None else state.classes.count
+    return each * len(scopes(state))
 
 
 def _judged(state: State, policy: Policy, now: int) -> tuple[list[str], str]:
