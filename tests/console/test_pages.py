@@ -106,7 +106,7 @@ def test_to_look_changes_nothing_and_runs_nothing(made: World) -> None:
         assert len(answer.content) < 100_000, path
         assert "<script>alert" not in page, path
         assert "\u202e" not in page, path
-        titles = [one for one in read.of("title") if not one]  # those of drawings have ids
+        titles = [one for one in read.of("title") if "id" not in one]  # pictures have titles, too
         assert len(read.of("h1")) == len(titles) == len(read.of("main")) == 1, path
         assert read.of("html") == [{"lang": "en"}], path
         assert not [a for _, a in read.tags if "style" in a or any(n.startswith("on") for n in a)]
