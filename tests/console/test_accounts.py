@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -278,6 +279,34 @@ def test_accounts_come_worst_first_a_page_at_a_time(desk: Desk) -> None:
     assert listed(desk, name="nothing").found == 0
 
 
+def test_kept_parts_locked_parts_and_further_units_are_told(desk: Desk) -> None:
+    """What allotments keep is not left; what is locked is told; a further unit has an account of
+    its own, with its own name; whatever is told may come from another process.
+    """
+    units = {"day": {"part_of": "person", "at_most": 31, "called": "one person on one day"}}
+    desk.population(PLACES, units=units)
+    desk.dataset("d")
+    desk.policy(
+        "  - {id: a, limit: {epsilon: 4}}\n"
+        "  - {id: part, part_of: a, limit: {epsilon: 1}, clients: [pipe]}\n"
+        "  - {id: days, unit: day, limit: {epsilon: 3}}\n"
+        "  - {id: slow, unlock: {over: 40d}, limit: {epsilon: 2}}\n"
+    )
+    desk.record(laplace("0.5"), by="other")
+    desk.forward(10 * DAY)
+    found = facts(desk, rule="a")
+    assert found.limit is not None
+    total = found.limit.total
+    assert (total.remaining, total.kept) == ("2.5", "1")
+    assert "1.000 kept by allotments" in words.figures(found, found.limit)[2].beside
+    days, slow = facts(desk, rule="days").limit, facts(desk, rule="slow").limit
+    assert days is not None
+    assert (days.unit, days.unit_name) == ("one person on one day", "day")
+    assert slow is not None
+    assert slow.unlocked == "0.5"
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 our own
+
+
 @pytest.fixture
 def made(world: Callable[..., World]) -> World:
     """A hospital with a request, an overrun and a refusal."""
@@ -304,6 +333,9 @@ def test_pages_keep_what_was_asked_and_refuse_what_is_not_there(made: World) -> 
         assert answer.status_code == 404, path
         assert "text/html" in answer.headers["content-type"]
     assert browser.get("/console/fair/accounts?name=%3Cb%3E&page=7").status_code == 200
+    for odd in ("at=2026-99-99", "at=-1", "at=999999999999999", "rows=age&columns=age", "rows=%00"):
+        answer = browser.get(f"/console/fair/accounts/d?{odd}")
+        assert (answer.status_code, "<h1>d</h1>" in answer.text) == (200, True), odd
 
 
 def test_amounts_that_have_no_bound_are_told_as_such(desk: Desk) -> None:

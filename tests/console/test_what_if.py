@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -18,7 +19,7 @@ from support import World, laplace
 from accountant.budget.policy_file import parse_policy
 from accountant.console.facts.account import account
 from accountant.console.facts.changing import KEEP, LIFETIME, Change, changed, ladder
-from accountant.console.facts.what_if import Mistake, Tried, what_if
+from accountant.console.facts.what_if import MOST_TEXT, Mistake, Tried, what_if
 from accountant.console.pages import what_if_words as words
 from accountant.reporting import trying
 from accountant.reporting.desk import Desk as Following
@@ -71,6 +72,7 @@ def test_what_would_be_left_is_what_the_policy_leaves_once_it_is_adopted(desk: D
     assert found.focus.now.total.remaining == "0.25"
     desk.policy(RULES.replace("epsilon: 1}", "epsilon: 3}"))
     after = following.ask(desk.name, page, desk.clock.now, None, 30)
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 it may come from a process
     assert after.limit.total.remaining == found.focus.then.total.remaining == "2.25"
     assert found.loosens
     assert words.answer(found).startswith("It would last until ")
@@ -141,6 +143,24 @@ def test_a_policy_that_cannot_be_read_is_told_by_line(desk: Desk) -> None:
     found = tried(desk, text=POLICY + "  - {id: why, require: [purpose]}\n")
     assert [(one.rule, one.what) for one in found.changes] == [("why", "added")]
     assert (found.loosens, found.focus) == ((), None)
+
+
+def test_a_limit_of_a_long_policy_can_be_tried(desk: Desk) -> None:
+    """Only what somebody sends is bounded, not the policy in force."""
+    desk.population()
+    desk.dataset("d")
+    name = "asks-what-a-request-is-for-and-for-whom-it-is-good"
+    rule = "  - {{id: {}-{}, require: [purpose, justification], action: flag}}\n"
+    named = "".join(rule.format(name, i) for i in range(190))
+    desk.policy(RULES + named)
+    policy = desk.service.state("clinic").adopted
+    assert policy is not None
+    long = changed(policy.policy, Change("a", "2"))
+    assert len(long) > MOST_TEXT
+    desk.record(laplace("0.5"))
+    found = tried(desk, Change("a", "2"))
+    assert (found.text, found.focus is not None) == (long, True)
+    assert [one.rule for one in found.changes] == ["a"]
 
 
 def test_only_the_numbers_that_were_named_change() -> None:

@@ -31,8 +31,8 @@ from accountant.reporting.policy_diff import Changed, differences
 from accountant.reporting.schema import PointFacts
 from accountant.reporting.statement import Balance, balances, scopes
 
-MOST_TEXT: Final = 40_000
-"""Characters of a policy that is tried."""
+MOST_TEXT: Final = 30_000
+"""Characters of a policy that somebody sends: a form is bounded, and each may take three bytes."""
 MOST_LIMITS: Final = 60
 """Accounts of limits that are compared, and rules whose difference is told."""
 
@@ -146,7 +146,7 @@ def _limits(state: State) -> Iterator[Limits]:
 
 
 def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried | Mistake:
-    if len(text) > MOST_TEXT:
+    if change is None and len(text) > MOST_TEXT:
         return Mistake(f"The policy has {len(text):,} characters; the most is {MOST_TEXT:,}.")
     state, activity = page.followed.state, page.followed.activity
     policy, digest = parse_policy(text)

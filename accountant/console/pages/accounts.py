@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import date
 from functools import partial
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
@@ -25,7 +27,8 @@ from accountant.reporting.verdict import in_words
 router = pages()
 Told = dict[str, Any]
 Text = Annotated[str, Query(max_length=200)]
-_AT: Final = re.compile(r"[0-9]{1,15}|[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EVENT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 @router.get("/{population}/accounts")
@@ -55,7 +58,7 @@ def show_account(
     exact: bool = False,
 ) -> HTMLResponse:
     """Show one account: a dataset, or "*" for all together."""
-    at = at if _AT.fullmatch(at) else ""
+    at = at if _is_moment(at) else ""
     by = tuple(one for one in (rows, columns) if one)
     question = partial(account, dataset=dataset, rule=rule, by=by, at=at)
     found = visit.ask(population, question)
@@ -64,6 +67,14 @@ def show_account(
         raise Refused(404, f"Population {population} has no {what}.")
     asked = {"rule": rule, "rows": rows, "columns": columns, "at": at}
     return visit.page("account.html.j2", "accounts", population, **told(found, asked, exact=exact))
+
+
+def _is_moment(text: str) -> bool:
+    """Return whether a text names an event or a day."""
+    if _DAY.fullmatch(text):
+        with suppress(ValueError):
+            return bool(date.fromisoformat(text))
+    return bool(_EVENT.fullmatch(text))
 
 
 def told_list(facts: Listing, name: str, *, exact: bool) -> Told:
