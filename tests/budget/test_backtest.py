@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Book, hospital, make
+from support import Book, gaussian, hospital, make
 
 from accountant.budget.apply import fold
 from accountant.budget.policy_file import parse_policy
@@ -60,6 +60,20 @@ def test_what_would_be_granted_runs_in_full() -> None:
             book.do("commit_grant", grant=f"g{grant.sequence}")
     _, compared = under(book, LIMIT.format(2), start)
     assert answers(compared) == [(ALLOW, ALLOW)] * 2 + [(BLOCK, ALLOW)] * 2 + [(BLOCK, BLOCK)]
+
+
+def test_what_was_used_is_told_by_the_gate_of_each_limit() -> None:
+    """Ten times normal noise of mu 0.1, which has no epsilon of its own, are less than 1 by rho."""
+    limit = "  - {{id: a, gate: {}, limit: {{epsilon: {}, delta: 1e-6}}}}\n"
+    book = hospital(limit.format("zcdp", 3))
+    start = len(book.stored)
+    for _ in range(10):
+        book.record(gaussian("0.1"))
+    found, compared = under(book, limit.format("zcdp", 4), start)
+    assert len(answers(compared)) == 10
+    assert 1 < float(found.most_used()["a"]) < 3
+    found, _ = under(book, limit.format("renyi", 4), start)
+    assert 1 < float(found.most_used()["a"]) < 3
 
 
 def test_what_is_given_back_is_given_back_here_too() -> None:

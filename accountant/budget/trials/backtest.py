@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from accountant.budget import commands as ask
+from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.apply import apply
 from accountant.budget.batches import OPENED, PART, as_single, refused_items
@@ -223,12 +224,20 @@ class Backtest:
         spent: list[int | None] = [0]
         for key, account in self.state.accounts.items():
             if (key.rule, key.epoch) == (rule.id, epoch.number):
-                used = account.at(self.state.time).used
-                pairs = zip(used.most(), used.most_infinite(), strict=True)
-                sums = [None if infinite else units for units, infinite in pairs]
-                spent.append(rule.filter.spent(epoch.limit, sums[0], sums[2:]))
+                spent.append(used_at_most(rule, epoch, account.at(self.state.time)))
         known = [units for units in spent if units is not None]
         return max(known) if len(known) == len(spent) else None
+
+
+def used_at_most(rule: LimitRule, epoch: Epoch, account: Account) -> int | None:
+    """Return the epsilon that no cell of an account has passed, None if it has no bound. Each sum
+    is the largest of any cell, perhaps of different ones: an upper bound.
+    """
+    pairs = zip(account.used.most(), account.used.most_infinite(), strict=True)
+    each = (None if endless else units for units, endless in pairs)
+    sums = dict(zip(account.axis, each, strict=True))
+    along = [sums[currency] for currency in epoch.capacity.currencies]
+    return rule.filter.spent(epoch.limit, sums[Currency.EPSILON], along)
 
 
 def _grant_in(found: list[Event]) -> str | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from heapq import nlargest
 from time import monotonic
 from typing import Any, Final
 
@@ -16,8 +19,8 @@ from accountant.budget.errors import Problem
 from accountant.budget.policy import Policy
 from accountant.budget.proposals import Proposal
 from accountant.budget.rules.limit import LimitRule
-from accountant.budget.state import State
-from accountant.budget.trials.backtest import Backtest, tally
+from accountant.budget.state import Counted, State
+from accountant.budget.trials.backtest import Backtest, tally, used_at_most
 from accountant.console.facts.asked import Line, mechanism
 from accountant.console.facts.proposed import question
 from accountant.ledger.events import Event, rfc3339
@@ -258,22 +261,40 @@ def _standing(state: State, names: Iterable[str]) -> dict[str, LimitThen]:
         for rule in adopted.policy.limits
         if rule.id in wanted
     }
-    for counted in scopes(state):
+    for counted in _fullest(state, [one for one in scopes(state) if one.rule.id in wanted]):
         name = counted.rule.id
-        if name in wanted:
-            [total] = balances(state, counted, None)
-            if _used(total) > found[name][0]:
-                window = counted.epoch.window.words if counted.epoch.window else None
-                then = _then(counted.rule, total.together, total.remaining, window)
-                found[name] = (_used(total), then)
+        [total] = balances(state, counted, None)
+        if _share(total) > found[name][0]:
+            window = counted.epoch.window.words if counted.epoch.window else None
+            then = _then(counted.rule, total.together, total.remaining, window)
+            found[name] = (_share(total), then)
     return {name: then for name, (_, then) in found.items()}
+
+
+def _fullest(state: State, counted: list[Counted]) -> Iterator[Counted]:
+    """Yield some accounts of each limit, among them the one that has used most: those that have by
+    the largest sums of any of their cells. What each has left takes longer to find.
+    """
+    by_rule = defaultdict[str, list[Counted]](list)
+    for one in counted:
+        by_rule[one.rule.id].append(one)
+    for each in by_rule.values():
+        yield from nlargest(_LOOKED_AT, each, key=partial(_at_most, state))
+
+
+def _at_most(state: State, counted: Counted) -> float:
+    """Return an upper bound on what an account has used."""
+    if (account := state.accounts.get(counted.key)) is None:
+        return 0.0
+    spent = used_at_most(counted.rule, counted.epoch, account.at(max(state.time, state.now)))
+    return float("inf") if spent is None else float(spent)
 
 
 def _then(rule: LimitRule, together: str, left: str, span: str | None = None) -> LimitThen:
     return LimitThen(f"{rule.limit.epsilon:f}", f"{rule.limit.delta:f}", together, left, span)
 
 
-def _used(total: Balance) -> float:
+def _share(total: Balance) -> float:
     return float("inf") if total.share is None else total.share
 
 
@@ -327,6 +348,8 @@ def trial(
 
 
 _LISTED: Final = 10
+_LOOKED_AT: Final = 20
+"""Accounts of a limit of which what is left is found."""
 _TOLD: Final = {
     "allow": "let through",
     "flag": "flagged",

@@ -26,6 +26,7 @@ from accountant.budget.decide.proposing import check_open, check_other
 from accountant.budget.errors import Problem
 from accountant.budget.policy import Policy
 from accountant.budget.proposals import Proposal
+from accountant.budget.state import State
 from accountant.console.access import Visitor, pages
 from accountant.console.facts.people import Check, people
 from accountant.console.facts.proposal import (
@@ -186,7 +187,7 @@ def _show(visit: Visit, population: str, number: int, sent: Sent) -> HTMLRespons
     one, state = _whole(service, population, found), service.state(population)
     texts = Texts(partial(service.texts, population), page=1)
     command = in_names(service, population, texts.open(number, dict(one.command)))
-    is_open, before, tried = one.is_open(now), _in_force(service, population, one, now), None
+    is_open, before, tried = one.is_open(now), _in_force(service, one, state, now), None
     is_policy = command["type"] == AdoptPolicy.command
     if is_open and is_policy and before and service.head(population).size <= TRY:
         stored = (row.body for row in service.stream(population))
@@ -207,12 +208,11 @@ def _show(visit: Visit, population: str, number: int, sent: Sent) -> HTMLRespons
     return _page(visit, population, facts, can, check, sent)
 
 
-def _in_force(service: Service, population: str, one: Proposal, now: int) -> Policy | None:
+def _in_force(service: Service, one: Proposal, state: State, now: int) -> Policy | None:
     """Return the policy that is in force, or was when a closed proposal was made."""
     if one.is_open(now):
-        adopted = service.state(population).adopted
-        return None if adopted is None else adopted.policy
-    before = service.policies(population, one.sequence)
+        return None if state.adopted is None else state.adopted.policy
+    before = service.policies(state.ledger, one.sequence)
     return adopted_by(before[-1]).policy if before else None
 
 
