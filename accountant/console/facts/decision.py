@@ -21,6 +21,10 @@ from accountant.reporting.numbers import NO_BOUND, minute, places, up
 from accountant.reporting.words import shortened, sums_of
 
 REFUSING: Final = frozenset({outcome.REFUSED, batches.REFUSED, outcome.TIMED_OUT})
+MOST: Final = 60
+"""Rules whose answers are listed, those that fired first."""
+MOST_USED: Final = 4
+"""Limits of which those who used them up are told."""
 _SHORT: Final = 600
 """Characters of a finding's text in a table."""
 
@@ -83,6 +87,8 @@ class DecisionFacts(Struct, frozen=True, kw_only=True):
     failed: Quoted | None
     reason: str
     answers: tuple[Answer, ...]
+    more: int
+    """Rules whose answers are not listed."""
     options: tuple[Option, ...]
     request: tuple[Line, ...]
     epsilon: str
@@ -123,7 +129,8 @@ def decision(
         effect=_effect(event, status),
         failed=failed,
         reason=decided.findings[0].rule if decided.findings and decided.findings[0].fired else "",
-        answers=tuple(_answer(one, event.type) for one in decided.findings),
+        answers=tuple(_answer(one, event.type) for one in decided.findings[:MOST]),
+        more=max(0, len(decided.findings) - MOST),
         options=tuple(options(advice)),
         request=(*asked(client, command), Line("Cost", _cost(charge))),
         epsilon=epsilon,
@@ -392,6 +399,6 @@ def used_up(found: Sequence[Mapping[str, Any]]) -> tuple[UsedUp, ...]:
             ),
             one["left_out"],
         )
-        for one in found
+        for one in found[:MOST_USED]
         if one["events"]
     )

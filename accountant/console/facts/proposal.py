@@ -6,33 +6,33 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from heapq import nlargest
-from time import monotonic
 from typing import Any, Final
 
 from msgspec import Struct
 
-from accountant.budget.apply import apply, read
 from accountant.budget.commands import AdoptPolicy
 from accountant.budget.decide.proposing import why
 from accountant.budget.depletion import bounds, relaxed_in_words
 from accountant.budget.errors import Problem
 from accountant.budget.policy import Policy
+from accountant.budget.population.population import Population
 from accountant.budget.proposals import Proposal
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import Counted, State
-from accountant.budget.trials.backtest import Backtest, tally, used_at_most
+from accountant.budget.trials.backtest import Backtest, used_at_most
 from accountant.console.facts.asked import Line, mechanism
 from accountant.console.facts.proposed import question
-from accountant.ledger.events import Event, rfc3339
+from accountant.ledger.events import rfc3339
 from accountant.reporting.numbers import minute
 from accountant.reporting.policy_diff import Changed, differences
 from accountant.reporting.statement import Balance, balances, scopes
 from accountant.reporting.words import groups_in_words, rule_in_words, shortened
 
-DAYS: Final = 28
-"""How far back requests are decided again under a proposed policy."""
-_DAY: Final = 86_400 * 1_000_000
+MOST: Final = 60
+"""Rules that are listed of those that differ."""
 _LONGEST: Final = 400
+_LOOKED_AT: Final = 20
+"""Accounts of a limit of which what is left is found."""
 _TEXTS: Final = ("reason", "justification")
 """Fields of a change that hold somebody's own words."""
 _UNTOLD: Final = frozenset({"type", "confirms", "source_digest", "policy", *_TEXTS})
@@ -78,20 +78,6 @@ class LimitChange(Struct, frozen=True):
     then: LimitThen | None
 
 
-class Trial(Struct, frozen=True):
-    """The requests of the last days, decided again; ``changed``: those answered otherwise, each
-    with its event, client, dataset, and what it was and would be told.
-    """
-
-    requests: int
-    let_through: tuple[int, int]
-    left_to_a_person: tuple[int, int]
-    refused: tuple[int, int]
-    flagged: tuple[int, int]
-    changed: tuple[tuple[int, str, str, str, str], ...]
-    more: int
-
-
 class ProposalFacts(Struct, frozen=True, kw_only=True):
     """A proposal. ``owed``: what was charged on each dataset when it was proposed, and is now."""
 
@@ -102,10 +88,11 @@ class ProposalFacts(Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     owed: tuple[tuple[str, str, str], ...]
     rules: tuple[Changed, ...]
+    more: int
+    """Rules that differ, too, and are not listed."""
     limits: tuple[LimitChange, ...]
     depletion: tuple[str, ...]
     relaxed: tuple[str, ...]
-    trial: Trial | None
 
 
 def proposed(one: Proposal, now: int, closing: Closing | None = None) -> Proposed:
@@ -141,10 +128,10 @@ def proposal(
     command: Mapping[str, Any],
     now: int,
     closing: Closing | None,
+    people: Population | None = None,
     state: State | None = None,
     before: Policy | None = None,
     owed: Mapping[str, str] | None = None,
-    trial: Trial | None = None,
 ) -> ProposalFacts:
     """Return a proposal, which holds its command. ``command`` is the same with texts and names;
     ``state`` is a copy that may be changed; ``before`` the policy that was in force, or still is;
@@ -155,7 +142,7 @@ def proposal(
     if command["type"] == AdoptPolicy.command:
         policy = Policy.stored(dict(command["policy"]))
     then = one.effect.get("owed", {})
-    changed = _changed(policy, before, state) if policy else ()
+    changed = _changed(policy, before, people) if policy else ()
     return ProposalFacts(
         proposed=told,
         lede=lede(told),
@@ -163,11 +150,11 @@ def proposal(
         kind=str(command["type"]),
         lines=(*lines(command), *(_beside(before, policy) if before and policy else ())),
         owed=tuple((n, v, (owed or {}).get(n, v)) for n, v in then.items()),
-        rules=changed,
-        limits=limits(state, policy, changed, now) if state and policy else (),
+        rules=changed[:MOST],
+        more=max(0, len(changed) - MOST),
+        limits=limits(state, policy, changed[:MOST], now) if state and policy else (),
         depletion=tuple(each.in_words() for each in bounds(policy)) if policy else (),
         relaxed=relaxed_in_words(policy) if policy else (),
-        trial=trial,
     )
 
 
@@ -209,8 +196,9 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def _changed(policy: Policy, before: Policy | None, state: State | None) -> tuple[Changed, ...]:
-    people = None if state is None else state.population
+def _changed(
+    policy: Policy, before: Policy | None, people: Population | None
+) -> tuple[Changed, ...]:
     if before is not None:
         return tuple(differences(before, policy, people))
     said = ((rule.id, rule_in_words(rule, people)) for rule in policy.rules)
@@ -296,68 +284,3 @@ def _then(rule: LimitRule, together: str, left: str, span: str | None = None) ->
 
 def _share(total: Balance) -> float:
     return float("inf") if total.share is None else total.share
-
-
-def trial(
-    ledger: str, stored: Iterable[bytes], policy: Policy, now: int, most: float
-) -> Trial | None:
-    """Return what ``policy`` would have answered in the last days; None if that takes longer than
-    ``most`` seconds, or if it cannot be adopted then.
-    """
-    until, since = monotonic() + most, now - DAYS * _DAY
-
-    def events() -> Iterable[Event]:
-        for body in stored:
-            if monotonic() > until:
-                raise TimeoutError
-            yield Event.from_bytes(body)
-
-    state, following, first = State(ledger), iter(events()), None
-    try:
-        for event in following:
-            ready = state.population is not None and state.adopted is not None
-            if event.time >= since and ready and state.batch is None:
-                first = event
-                break
-            apply(state, read(state, event))
-        if first is None:
-            return None
-        tested = Backtest(state)
-        tested.adopt(policy, max(state.time, since))
-        total, changed = tally(tested.compare(_chained(first, following)))
-    except (TimeoutError, Problem):
-        return None
-
-    def count(*outcomes: str) -> tuple[int, int]:
-        then = sum(n for (was, _), n in total.moved.items() if was in outcomes)
-        return then, sum(n for (_, now_), n in total.moved.items() if now_ in outcomes)
-
-    told = tuple(
-        (one.sequence, one.by, one.dataset, _TOLD[one.then.outcome], _TOLD[one.now.outcome])
-        for one in changed[:_LISTED]
-    )
-    return Trial(
-        requests=total.requests,
-        let_through=count("allow", "flag"),
-        left_to_a_person=count("approve"),
-        refused=count("block"),
-        flagged=count("flag"),
-        changed=told,
-        more=max(0, len(changed) - _LISTED),
-    )
-
-
-_LISTED: Final = 10
-_LOOKED_AT: Final = 20
-"""Accounts of a limit of which what is left is found."""
-_TOLD: Final = {
-    "allow": "let through",
-    "flag": "flagged",
-    "approve": "left to a person",
-    "block": "refused",
-}
-
-
-def _chained(first: Event, rest: Iterable[Event]) -> Iterable[Event]:
-    yield first
-    yield from rest

@@ -26,7 +26,7 @@ from accountant.reporting.numbers import NO_BOUND, day, minute, up
 from accountant.reporting.texts import Texts
 from accountant.reporting.words import shortened
 
-MOST: Final = 100
+MOST: Final = 60
 """Requests that one page lists."""
 ORDERED: Final = 500
 """Requests that are put in the order of a policy: each is priced for that."""

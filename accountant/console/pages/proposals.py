@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from json import dumps
 from typing import Annotated, Any, Final
 
-from fastapi import Query
+from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from accountant.api.views import in_names
@@ -35,31 +36,39 @@ from accountant.console.facts.proposal import (
     Proposed,
     proposal,
     proposed,
-    trial,
 )
 from accountant.console.framing import EventNumber, Overseen, Population, Visit
 from accountant.console.pages.deciding import Choice, Decided, Sent, answered, choice, holders
+from accountant.console.pages.what_if_words import ANSWERS, moved
 from accountant.ledger.events import Event, rfc3339
+from accountant.reporting.activity import DAY
 from accountant.reporting.texts import Texts
+from accountant.reporting.trying import Asked, Failed, Looked, Trials, Working
 from accountant.runtime.service import Service
 
-MOST: Final = 50
-"""Closed proposals that one page lists."""
-TRY: Final = 2_000
-"""Events of a ledger up to which requests are decided again for the page of a proposal."""
-SECONDS: Final = 0.25
-"""How long that may take."""
+MOST: Final = 60
+"""Proposals that one page lists."""
+DAYS: Final = 28
+"""Days whose requests are decided again under a policy that is proposed."""
 router = pages()
-Before = Annotated[int, Query(ge=0, le=2**53)]
+
+
+def _trials(request: Request) -> Trials:
+    found: Trials = request.app.state.trials
+    return found
+
+
+TheTrials = Annotated[Trials, Depends(_trials)]
+Skip = Annotated[int, Query(ge=0, le=10**6)]
 
 
 @router.get("/keys/proposals")
-def list_key_proposals(visit: Overseen, before: Before = 2**53) -> HTMLResponse:
+def list_key_proposals(visit: Overseen, skip: Skip = 0) -> HTMLResponse:
     """List the keys and links that were proposed."""
     found, now = visit.service.credentials.proposals()
-    shown = _cut(found, now, before)
+    shown = found[skip : skip + MOST]
     told = [proposed(one, now, _closing(visit.service, KEYS, one)) for one in shown]
-    return _list(visit, None, told, _more(found, told))
+    return _list(visit, None, told, len(found), skip)
 
 
 @router.get("/keys/proposals/{number}")
@@ -88,25 +97,29 @@ def decide_key_proposal(number: EventNumber, sent: Decided) -> Response:
 
 
 @router.get("/{population}/proposals")
-def list_proposals(population: Population, visit: Overseen, before: Before = 2**53) -> HTMLResponse:
+def list_proposals(population: Population, visit: Overseen, skip: Skip = 0) -> HTMLResponse:
     """List proposals: those that can be confirmed, then those that are closed, the latest first."""
     service = visit.service
     found, now = service.proposals(population)
     told = [
         proposed(_whole(service, population, one), now, _closing(service, population, one))
-        for one in _cut(found, now, before)
+        for one in found[skip : skip + MOST]
     ]
-    return _list(visit, population, told, _more(found, told))
+    return _list(visit, population, told, len(found), skip)
 
 
 @router.get("/{population}/proposals/{number}")
-def show_proposal(population: Population, number: EventNumber, visit: Overseen) -> HTMLResponse:
+def show_proposal(
+    population: Population, number: EventNumber, visit: Overseen, trials: TheTrials
+) -> HTMLResponse:
     """Show a proposal: what would change, what that would do, and who could confirm it."""
-    return _show(visit, population, number, Sent())
+    return _show(visit, trials, population, number, Sent())
 
 
 @router.post("/{population}/proposals/{number}")
-def decide_proposal(population: Population, number: EventNumber, sent: Decided) -> Response:
+def decide_proposal(
+    population: Population, number: EventNumber, sent: Decided, trials: TheTrials
+) -> Response:
     """Confirm another person's proposal by the digest of what was read, or decline it."""
     who, service = sent.visit.visitor, sent.visit.service
 
@@ -121,7 +134,7 @@ def decide_proposal(population: Population, number: EventNumber, sent: Decided) 
     wrong = answered(sent, confirm, refuse, always=False)
     if wrong is None or _is_done(service.proposal(population, number)[0], who, wrong):
         return RedirectResponse(f"/console/{population}/proposals/{number}", 303)
-    return _show(sent.visit, population, number, wrong)
+    return _show(sent.visit, trials, population, number, wrong)
 
 
 def _is_done(one: Proposal, who: Visitor, sent: Sent) -> bool:
@@ -130,20 +143,8 @@ def _is_done(one: Proposal, who: Visitor, sent: Sent) -> bool:
     return one.closed_by == who.name and one.status == did
 
 
-def _cut(found: list[Proposal], now: int, before: int) -> list[Proposal]:
-    """Return all that are open, and the latest closed ones before number ``before``."""
-    closed = [one for one in found if not one.is_open(now) and one.sequence < before]
-    return [one for one in found if one.is_open(now)] + closed[:MOST]
-
-
-def _more(found: list[Proposal], told: list[Proposed]) -> int | None:
-    """Return before which number there are more, if there are."""
-    last = told[-1].number if told else 0
-    return last if any(one.sequence < last for one in found) and len(told) >= MOST else None
-
-
 def _list(
-    visit: Visit, population: str | None, told: list[Proposed], more: int | None
+    visit: Visit, population: str | None, told: list[Proposed], total: int, skip: int
 ) -> HTMLResponse:
     return visit.page(
         "proposals.html.j2",
@@ -153,7 +154,9 @@ def _list(
         place=_place(population),
         open=[one for one in told if one.stage == "open"],
         closed=[one for one in told if one.stage != "open"],
-        more=more,
+        skip=skip,
+        more=skip + MOST if skip + MOST < total else None,
+        most=MOST,
     )
 
 
@@ -181,31 +184,29 @@ def _closing(service: Service, ledger: str, one: Proposal) -> Closing | None:
     return Closing(one.closed_by or event.by, rfc3339(event.time), event.sequence, reason)
 
 
-def _show(visit: Visit, population: str, number: int, sent: Sent) -> HTMLResponse:
+def _show(visit: Visit, trials: Trials, population: str, number: int, sent: Sent) -> HTMLResponse:
     service = visit.service
     found, now = service.proposal(population, number)
     one, state = _whole(service, population, found), service.state(population)
     texts = Texts(partial(service.texts, population), page=1)
     command = in_names(service, population, texts.open(number, dict(one.command)))
     is_open, before, tried = one.is_open(now), _in_force(service, one, state, now), None
-    is_policy = command["type"] == AdoptPolicy.command
-    if is_open and is_policy and before and service.head(population).size <= TRY:
-        stored = (row.body for row in service.stream(population))
-        policy = Policy.stored(command["policy"])
-        tried = trial(population, stored, policy, now, SECONDS)
+    if is_open and before and command["type"] == AdoptPolicy.command:
+        since = (now // DAY - DAYS + 1) * DAY
+        tried = trials.ask(Asked(population, dumps(command["policy"]), since))
     facts = proposal(
         one,
         command,
         now,
         _closing(service, population, one),
-        state if is_open or not is_policy else None,
+        state.population,
+        state if is_open else None,
         before,
         service.owed(population) if "owed" in one.effect and is_open else None,
-        tried,
     )
     can = _choice(service, visit.visitor, population, one) if is_open else None
     check = partial(_check, service, one, now)
-    return _page(visit, population, facts, can, check, sent)
+    return _page(visit, population, facts, can, check, sent, tried)
 
 
 def _in_force(service: Service, one: Proposal, state: State, now: int) -> Policy | None:
@@ -256,6 +257,7 @@ def _page(
     can: Choice | None,
     check: Check,
     sent: Sent,
+    tried: Looked | Working | Failed | None = None,
 ) -> HTMLResponse:
     asked = holders(visit.service) if can is not None else ()
     return visit.page(
@@ -269,4 +271,10 @@ def _page(
         can=can,
         people=people(asked, facts.proposed.by, check, visit.now),
         sent=sent,
+        looked=tried if isinstance(tried, Looked) else None,
+        moved=moved(tried) if isinstance(tried, Looked) else (),
+        answers=ANSWERS,
+        working=isinstance(tried, Working),
+        failed=tried.why if isinstance(tried, Failed) else "",
+        days=DAYS,
     )

@@ -27,7 +27,7 @@ _WINDOWS: Final = (
     ("month", "a calendar month"),
     *((name, name) for name in PERIODS),
 )
-_WORDS: Final = {
+ANSWERS: Final = {
     "allow": "allowed",
     "flag": "flagged",
     "approve": "left to a person",
@@ -74,7 +74,7 @@ def told(
         "working": looked if isinstance(looked, Working) else None,
         "failed": looked.why if isinstance(looked, Failed) else "",
         "moved": moved(looked) if isinstance(looked, Looked) else [],
-        "outcome_words": _WORDS,
+        "outcome_words": ANSWERS,
         "effects": [effect(one.now, one.then) for one in tried.effects] if tried else [],
     }
 
@@ -239,7 +239,7 @@ def moved(looked: Looked) -> list[Moved]:
     found = []
     for key, number in looked.moved.items():
         then, now = key.split()
-        found.append(Moved(_WORDS[then], _WORDS[now], number, then != now))
+        found.append(Moved(ANSWERS[then], ANSWERS[now], number, then != now))
     return sorted(found, key=lambda one: (not one.differs, -one.requests))
 
 
