@@ -17,10 +17,9 @@ from accountant.auth.keys import Credentials, Written, check_name, check_nobodys
 from accountant.auth.ring import LINK_PROPOSED, LINKED, KeyRing
 from accountant.budget.commands import Role
 from accountant.budget.errors import Forbidden, Invalid, Problem
+from accountant.config.identity import PEOPLE
 from accountant.ledger.events import Event
 
-PEOPLE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
-"""The roles that people may sign in with. Pipelines use keys."""
 MINUTES: Final = 10
 MOST_MINUTES: Final = 60
 _BYTES: Final = 20

@@ -98,7 +98,9 @@ class KeyRing:
     flows: dict[str, int] = field(default_factory=dict)
     """The sign-ins over a provider that were completed within a day, by digest, and when."""
     refused: dict[Identity, int] = field(default_factory=dict)
-    """When a provider's person was last refused, within an hour."""
+    """When a provider's person was last refused, of those within an hour of the last refusal."""
+    arrivals: dict[Identity, list[int]] = field(default_factory=dict)
+    """When a provider's person signed in, likewise."""
 
     def follow(self, data: bytes) -> None:
         """Fold in the bytes of the next event. Raise ValueError if they are not the next event."""
@@ -177,6 +179,7 @@ class KeyRing:
         self._end(lambda _, one: one.identity == who and one.key.role != key.role)
         self.flows = {d: at for d, at in self.flows.items() if at > now - DAY * SECOND}
         self.flows[body["flow"]] = now
+        self.arrivals[who] = [*self.lately(who, now), now]
         if key.role in CONFIRMS:
             self.custodians.add(key.name)
         self.entered[event.sequence] = Entered(key, now, who)
@@ -187,8 +190,7 @@ class KeyRing:
     def _turned_away(self, event: Event) -> None:
         """A provider's person has no role any more: that ends their sessions."""
         who = event.body["issuer"], event.body["subject"]
-        self.refused = {w: at for w, at in self.refused.items() if at > event.time - HOUR}
-        self.refused[who] = event.time
+        self.refused = self.refused_lately(event.time) | {who: event.time}
         self._end(lambda _, one: one.identity == who)
 
     def _end(self, ends: Callable[[int, Entered], bool]) -> None:
@@ -213,6 +215,14 @@ class KeyRing:
         late = [key for key in made if since is not None and key.made > since - NEW_KEY]
         makers = tuple(dict.fromkeys(maker for key in late for maker in key.makers))
         return replace(made[-1], makers=makers) if makers else made[-1]
+
+    def lately(self, who: Identity, now: int) -> list[int]:
+        """Return when a person signed in within the last hour."""
+        return [at for at in self.arrivals.get(who, ()) if at > now - HOUR]
+
+    def refused_lately(self, now: int) -> dict[Identity, int]:
+        """Return who was refused within the last hour, and when."""
+        return {who: at for who, at in self.refused.items() if at > now - HOUR}
 
     def is_persons(self, name: str) -> bool:
         """Return whether a name is that of a provider's person: nobody else's key may bear it."""

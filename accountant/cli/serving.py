@@ -15,6 +15,7 @@ from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid
 from accountant.cli import common
 from accountant.config import logs
+from accountant.config.identity import provider_of
 from accountant.config.settings import Settings
 from accountant.console.place import place_of
 from accountant.runtime import cores, memory
@@ -65,6 +66,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
     from accountant.door.server import run  # noqa: PLC0415
 
     place_of(chosen)
+    provider_of(chosen)
     logs.configure()
     memory.give_back()
     with common.local_service() as service, ExitStack() as stopping:

@@ -8,11 +8,12 @@ from typing import Annotated, cast, get_args
 import typer
 
 from accountant.auth.keys import key_digest
-from accountant.auth.links import MINUTES, MOST_MINUTES, PEOPLE, Links
+from accountant.auth.links import MINUTES, MOST_MINUTES, Links
 from accountant.auth.ring import LINKED
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid
 from accountant.cli import common
+from accountant.config.identity import PEOPLE
 from accountant.console.place import place_of
 
 

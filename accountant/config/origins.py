@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -39,6 +40,27 @@ def refused(url: str, allowed: frozenset[Origin]) -> str | None:
             "ACCOUNTANT_CALLBACK_HOSTS names"
         )
     return None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host's name is always this machine's."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_sound(url: str) -> bool:
+    """Return whether an address is https, or http on this machine, without a name or a fragment."""
+    try:
+        parts = urlsplit(url)
+        local = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        bare = "@" not in parts.netloc and not parts.fragment
+        return (parts.scheme == "https" or local) and bool(parts.hostname) and bare
+    except ValueError:
+        return False
 
 
 def _words(text: str) -> list[str]:

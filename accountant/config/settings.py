@@ -47,6 +47,14 @@ class Settings:
     callback_secret: str = field(default="", repr=False)
     callback_seconds: float = _within(0.05, 3_600, 2.0)
     public_url: str = ""
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = field(default="", repr=False)
+    oidc_client_secret_file: str = ""
+    oidc_scopes: str = "openid profile"
+    oidc_role_claim: str = "groups"
+    oidc_roles: str = ""
+    oidc_name_claim: str = "preferred_username"
     session_hours: float = _within(0.1, 24 * 30, 12.0)
     session_idle_minutes: float = _within(1, 24 * 60, 30.0)
 

@@ -19,9 +19,11 @@ from fastapi.routing import APIRoute
 
 from accountant.api.problems import answer_to
 from accountant.auth.keys import Key
+from accountant.auth.oidc import Provider
 from accountant.auth.sessions import Session, Sessions, same_token
 from accountant.budget.commands import Role
-from accountant.console.place import Place, is_loopback
+from accountant.config.origins import is_loopback
+from accountant.console.place import Place
 from accountant.console.rendering import render
 from accountant.door.keys import Attempts
 from accountant.door.messages import shown
@@ -109,7 +111,7 @@ class Console:
     place: Place
     sessions: Sessions
     attempts: Attempts
-    provider: None = None
+    provider: Provider | None = None
 
 
 def console_of(request: Request) -> Console:
@@ -269,9 +271,8 @@ class Page(APIRoute):
                 known = answer_to(error, shown(request.url.path))
                 if known is None:
                     raise
-                detail = getattr(error, "detail", "The service cannot answer now; try again.")
                 status = 403 if known.status_code == 401 else known.status_code
-                response = refusal(status, f"{detail[:1].upper()}{detail[1:]}.")
+                response = refusal(status, sentence(error))
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)
             return response
@@ -282,6 +283,12 @@ class Page(APIRoute):
 def pages() -> APIRouter:
     """Return a router for pages under /console."""
     return APIRouter(prefix=HOME, route_class=Page, include_in_schema=False)
+
+
+def sentence(error: Exception) -> str:
+    """Return what a foreseen error says, as a sentence."""
+    detail: str = getattr(error, "detail", "the service cannot answer now; try again")
+    return f"{detail[:1].upper()}{detail[1:]}."
 
 
 def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> HTMLResponse:

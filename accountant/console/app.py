@@ -6,8 +6,10 @@ from typing import Final
 
 from fastapi import FastAPI, Response
 
+from accountant.auth.oidc import Provider
 from accountant.auth.sessions import Sessions
 from accountant.budget.facts import SECOND
+from accountant.config.identity import provider_of
 from accountant.config.settings import Settings
 from accountant.console import signing_in
 from accountant.console.access import HOME, Console
@@ -38,6 +40,7 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
     """Add the pages for people to the application. Raise ValueError, naming the variable, for a
     setting that cannot be.
     """
+    known = provider_of(settings)
     longest = int(settings.session_hours * 60 * _MINUTE)
     idle = min(int(settings.session_idle_minutes * _MINUTE), longest)
     place = place_of(settings)
@@ -46,7 +49,7 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
         place=place,
         sessions=Sessions(service.credentials, idle, longest),
         attempts=Attempts(),
-        provider=None,
+        provider=Provider(known) if known else None,
     )
     app.state.desk = Desk(service.ledgers)
     app.state.trials = Trials(service.ledgers)

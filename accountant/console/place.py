@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Self
 from urllib.parse import urlsplit
 
+from accountant.config.origins import is_loopback
 from accountant.config.settings import Settings
 
 
@@ -54,16 +54,6 @@ class Place:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         shown = "" if parts.port in (None, port) else f":{parts.port}"
         return cls(f"{parts.scheme}://{host}{shown}")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host's name is always this machine's."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def place_of(settings: Settings) -> Place:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Annotated, Final
+from urllib.parse import quote, unquote
 
 import structlog
 from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from accountant.budget.errors import Problem
+from accountant.auth.oidc import VISIT, new_visit
+from accountant.auth.people import enter
+from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.facts import SECOND
 from accountant.console.access import (
     COOKIE,
@@ -22,6 +25,7 @@ from accountant.console.access import (
     form,
     local_path,
     pages,
+    sentence,
     session_of,
     set_cookie,
     visitor,
@@ -34,6 +38,8 @@ After = Annotated[str, Query(alias="next")]
 """Where to go once one has signed in."""
 router = pages()
 _log = structlog.get_logger()
+VISIT_COOKIE: Final = "accountant-visit"
+"""Keeps the secret of a visit to the identity provider, and where to go then."""
 _MOST_CODE: Final = 100
 """Characters of a code; ours have 39."""
 _GUESSED: Final = "Too many wrong codes came from this address; try again in {} seconds."
@@ -87,9 +93,7 @@ def enter_by_code(
             raise
         attempts.wrong(address)
         _log.warning("a wrong one-time code", address=address)
-        return _page(
-            request, path, wrong=f"{problem.detail[0].upper()}{problem.detail[1:]}.", status=403
-        )
+        return _page(request, path, wrong=sentence(problem), status=403)
     return entered(request, token, path)
 
 
@@ -101,6 +105,53 @@ def entered(request: Request, token: str, path: str) -> Response:
     response = RedirectResponse(path, 303)
     set_cookie(response, console.place, COOKIE, token, console.sessions.longest // SECOND)
     return response
+
+
+@router.get("/signin/oidc")
+def leave(request: Request, after: After = "") -> Response:
+    """Send the visitor to the identity provider."""
+    console = console_of(request)
+    if console.provider is None:
+        raise Refused(404, "No identity provider is set up here; sign in with a one-time link.")
+    visit = new_visit()
+    response = RedirectResponse(console.provider.begin(visit, _callback(request)), 303)
+    where = quote(local_path(after), safe="")
+    set_cookie(response, console.place, VISIT_COOKIE, f"{visit}.{where}", VISIT)
+    return response
+
+
+@router.get("/signin/callback")
+def come_back(request: Request) -> Response:
+    """Sign in whoever comes back from the identity provider, in the browser that went there."""
+    console, address = console_of(request), address_of(request)
+    if console.provider is None:
+        raise Refused(404, "No identity provider is set up here; sign in with a one-time link.")
+    visit, _, where = cookie_of(request, VISIT_COOKIE).partition(".")
+    said = dict(request.query_params)
+    if len(said) != len(request.query_params.multi_items()):
+        said = {}  # two programs could read it differently
+    if wait := console.attempts.wait(address):
+        raise Refused(429, _GUESSED.format(wait), {"Retry-After": str(wait)})
+    try:
+        person = console.provider.complete(visit, _callback(request), said)
+        token = enter(request.app.state.service.credentials, console.sessions, person)
+    except Problem as problem:
+        if problem.code == "unauthenticated":
+            console.attempts.wrong(address)
+        status = {"too-many-sign-ins": 429}.get(problem.code, 403)
+        status = 503 if isinstance(problem, Unavailable) else status
+        _log.warning("nobody was signed in", reason=problem.detail)
+        response: Response = _page(request, local_path(""), wrong=sentence(problem), status=status)
+    else:
+        response = entered(request, token, local_path(unquote(where)))
+    set_cookie(response, console.place, VISIT_COOKIE, "", 0)
+    return response
+
+
+def _callback(request: Request) -> str:
+    """Return the address to which the provider sends a browser back."""
+    origin = console_of(request).place.origin or f"http://{request.headers.get('host', '')}"
+    return f"{origin}{SIGN_IN}/callback"
 
 
 @router.get("/session")
