@@ -194,6 +194,7 @@ class Provider:
                     self._failed = here
                     if self._description is None:
                         raise
+                    self._read = here - _KEEP + _AGAIN  # what it said before holds meanwhile
             return self._description
 
     def _discover(self) -> _Description:

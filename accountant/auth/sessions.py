@@ -15,18 +15,21 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
+import structlog
+
 from accountant.auth.keys import Credentials, Written
 from accountant.auth.links import code_digest
 from accountant.auth.ring import LEDGER, LONGEST, SIGNED_IN, SIGNED_OUT, Key, KeyRing
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
 from accountant.ledger.events import Event
-from accountant.store.ledgers import SessionRow, Writing
+from accountant.store.ledgers import SessionRow, StoreError, Writing
 
 _TOUCH: Final = 60 * SECOND
 """How old the note of the last use may become: not every page is worth a write."""
 _BACK: Final = 60 * SECOND
 """How far the clock may go back behind a session's last use; beyond it the session is over."""
+_log = structlog.get_logger()
 INVALID_CODE: Final = (
     "this code is not valid: it was used, its time has passed, or it was mistyped; ask for another"
 )
@@ -96,10 +99,17 @@ class Sessions:
         if now >= until or now >= row.used + self._idle or now < row.used - _BACK:
             return None
         if now > row.used + min(_TOUCH, self._idle // 10):
+            self._touch(digest, now)
+        return Session(entered.key, _csrf(token), until, row.sequence)
+
+    def _touch(self, digest: bytes, now: int) -> None:
+        """Note the use of a session. A page is shown also where that cannot be written now."""
+        try:
             with self._credentials.ledgers.writing(LEDGER) as writing:
                 writing.use_session(LEDGER, digest, now)
                 writing.commit()
-        return Session(entered.key, _csrf(token), until, row.sequence)
+        except StoreError as error:
+            _log.warning("the use of a session was not noted", reason=str(error))
 
     def end(self, token: str) -> None:
         """End a session, if the token is that of a valid one."""

@@ -52,6 +52,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def host_of(header: str) -> str:
+    """Return the host that a Host header names, without its port; empty for what names none."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
 def is_sound(url: str) -> bool:
     """Return whether an address is https, or http on this machine, without a name or a fragment."""
     try:

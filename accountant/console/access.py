@@ -22,7 +22,7 @@ from accountant.auth.keys import Key
 from accountant.auth.oidc import Provider
 from accountant.auth.sessions import Session, Sessions, same_token
 from accountant.budget.commands import Role
-from accountant.config.origins import is_loopback
+from accountant.config.origins import host_of, is_loopback
 from accountant.console.place import Place
 from accountant.console.rendering import render
 from accountant.door.keys import Attempts
@@ -120,7 +120,7 @@ def console_of(request: Request) -> Console:
     """
     console: Console = request.app.state.console
     host = request.headers.get("host", "")
-    if not console.place.origin and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+    if not console.place.origin and not is_loopback(host_of(host)):
         raise Refused(
             403,
             "The console is not set up for this address. Set ACCOUNTANT_PUBLIC_URL to the https "

@@ -178,7 +178,9 @@ class Service(Reader):
                 known["proposed_with"] = self.credentials.last_named(proposal.by, proposal.time)
             elif isinstance(asked.command, ApproveGrant):
                 waits, _ = self.grant(ledger, asked.command.grant)
-                known["asked_with"] = self.credentials.last_named(waits.by)
+                known["asked_with"] = self.credentials.last_named(
+                    waits.by, getattr(waits, "opened", None)
+                )
         facts = {name: one.facts() for name, one in known.items() if one is not None}
         command = asked.command.model_copy(update=facts)
         return replace(asked, command=command)

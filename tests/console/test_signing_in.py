@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import Browser, new_code, signed_in
+from places import Hosted
 from support import Clock, World, logged
 
 from accountant.auth.keys import LEDGER
@@ -288,7 +293,13 @@ def test_the_console_is_not_served_in_clear_over_a_network(made: World) -> None:
     """Without a public address only this machine's own names are taken, so no other name of it
     (which somebody else may have in their zone) is.
     """
-    for host in ("accounts.example.org", "10.0.0.7", "127.0.0.1.evil.example"):
+    for host in (
+        "accounts.example.org",
+        "10.0.0.7",
+        "127.0.0.1.evil.example",
+        "[::1",
+        "localhost@x",
+    ):
         answer = Browser(made).get("/console/signin", headers={"Host": host})
         assert (answer.status_code, "ACCOUNTANT_PUBLIC_URL" in answer.text) == (403, True)
     assert Browser(made).get("/console/signin", headers={"Host": "localhost:80"}).status_code == 200
@@ -330,3 +341,41 @@ def test_a_form_may_come_in_parts(made: World) -> None:
         time.sleep(0.05)
         connection.sendall(body)
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 303")
+
+
+def test_sessions_are_kept_on_postgresql(world: Callable[..., World], hosted: Hosted) -> None:
+    """By the service's role, which may do no more: a sign-in, a use, a sign-out."""
+    clock = Clock()
+    browser = signed_in(world(clock=clock, url=hosted.url))
+    for _ in range(2):
+        clock.forward(20 * 60)
+        assert browser.get("/console/session").status_code == 200
+    assert len(hosted.run("SELECT * FROM session")) == 1
+    assert browser.post("/console/signout", {"csrf": browser.csrf()}).status_code == 303
+    assert hosted.run("SELECT * FROM session") == []
+
+
+def test_the_command_prints_the_address_of_a_link(tmp_path: Path) -> None:
+    """For a named person, or for the holder of a key; the address alone on standard output."""
+    home = {"ACCOUNTANT_HOME": str(tmp_path), "ACCOUNTANT_PUBLIC_URL": "https://a.example.org"}
+
+    def run(*words: str, code: int = 0) -> tuple[str, str]:
+        command = [sys.executable, "-m", "accountant", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=home)
+        assert done.returncode == code, done.stderr
+        return done.stdout.strip(), done.stderr
+
+    address = re.compile(
+        r"https://a\.example\.org/console/signin/link/([a-z2-7]{4}-){7}[a-z2-7]{4}"
+    )
+    run("migrate")
+    for name in ("alice", "bob"):
+        said, _ = run("signin-link", "--name", name, "--role", "officer")
+        assert address.fullmatch(said)
+    said, beside = run("signin-link", "--name", "carol", "--role", "admin")
+    assert address.fullmatch(said)
+    assert "confirm 2 --keys --digest" in beside
+    (tmp_path / "key").write_text(run("keys", "create", "--name", "eve", "--role", "auditor")[0])
+    assert address.fullmatch(run("signin-link", "--key-file", str(tmp_path / "key"))[0])
+    for wrong in (["--name", "x"], [], ["--name", "x", "--role", "boss"]):
+        run("signin-link", *wrong, code=2)
