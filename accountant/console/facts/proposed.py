@@ -37,7 +37,6 @@ _QUESTIONS: Final[dict[str, Callable[[Command], str]]] = {
     "accept_time": lambda command: "Accept the clock of the service?",
     "create_link": lambda command: f"Let {command['name']} sign in as {command['role']}?",
     "create_key": lambda command: f"Make a key of the role {command['role']}, {command['name']}?",
-    "create_link": lambda command: f"Let somebody in as {command['name']}, {command['role']}?",
 }
 
 
