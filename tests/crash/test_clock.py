@@ -91,7 +91,8 @@ def accept_time(deployment: Deployment, folder: Path, clock: Path) -> str:
         return deployment.command(*words, CRASH_CLOCK=str(clock))
 
     said = command("admin", "--reason", "looked at it")
-    _, _, number, *_, digest = said[said.index("accept-time --confirm") :].split()
+    words = said[said.index("accept-time --confirm") :].split()
+    number, digest = words[2], words[words.index("--digest") + 1]
     return command("officer", "--confirm", number, "--digest", digest)
 
 

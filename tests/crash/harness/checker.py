@@ -114,6 +114,8 @@ def sealed(events: Sequence[dict[str, Any]], texts: Sequence[Text], erased: set[
         commands = [("", event.get("command", {}))]
         commands += [(f"items.{i}.", item) for i, item in enumerate(event.get("items", ()))]
         for prefix, command in commands:
+            if "confirms" in command:  # its texts are the proposal's
+                continue
             for field in FIELDS:
                 if isinstance(command.get(field), dict) and event["sequence"] not in erased:
                     digest = digests.pop((event["sequence"], prefix + field), None)
