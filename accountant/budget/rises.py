@@ -15,28 +15,10 @@ from accountant.budget.evaluate import evaluate
 from accountant.budget.request import Request
 from accountant.budget.rules.base import View
 from accountant.budget.rules.limit import LimitRule
-from accountant.budget.state import Counted, State
+from accountant.budget.state import State
 
 _PERIODS: Final = 2
 """Periods of the calendar that are looked at: this one and the next, in which nothing is spent."""
-
-
-def next_rise(state: State, counted: Counted, now: int) -> int | None:
-    """Return the least stamp after ``now`` at which an account may admit more by time alone; None
-    if it never does. While a limit unlocks over a span that is when the next unit of its epsilon is
-    unlocked.
-    """
-    rule, epoch, key = counted
-    found = []
-    account = state.account(key).at(now)
-    if isinstance(account, WindowAccount) and account.passing:
-        found.append(account.passing[0].ends)
-    if rule.unlock is not None and epoch.window is not None and epoch.window.calendar:
-        found.append(epoch.window.ends(now))  # and locks again
-    if rule.unlock is not None and rule.unlock.over is not None:
-        each = max(1, rule.unlock.length // max(1, epoch.capacity.epsilon))
-        found += [] if state.lock(counted, now).open else [now + each]
-    return min((stamp for stamp in found if stamp > now), default=None)
 
 
 def fits_from(state: State, request: Request) -> int | None:

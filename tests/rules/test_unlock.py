@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from effort import examples
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pydantic import ValidationError
@@ -22,9 +22,10 @@ from accountant.budget.apply import drop_journal, fold, keep_journal, rollback
 from accountant.budget.commands import AskGrant
 from accountant.budget.evaluate import evaluate
 from accountant.budget.request import prepare
-from accountant.budget.rises import next_rise
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.snapshot import dump, load
+from accountant.budget.waiting.looking import Room, when
+from accountant.budget.waiting.queue import Place
 from accountant.ledger.events import Event, microseconds, rfc3339
 from accountant.reporting.statement import accounts_json
 
@@ -482,23 +483,31 @@ def test_advice_names_the_next_period(rules: str, spent: str, asked: str, stamp:
     assert allowed(book.grant(laplace(asked)))
 
 
-def test_the_next_rise_is_when_something_changes_by_time_alone() -> None:
-    """Spending leaves a window, a period ends, a unit is unlocked; else never."""
-    cases = [
-        ("limit: {epsilon: 1}", None),
-        ("window: 12h, limit: {epsilon: 1}", START + 12 * HOUR),
-        ("refresh: daily, limit: {epsilon: 1}", (START // DAY + 1) * DAY),
-        (
-            "limit: {epsilon: 1}, unlock: {over: 1000000000h}".replace("1000000000", "10000"),
-            START + 36_000,
-        ),
-        ("limit: {epsilon: 1}, unlock: {per_request: 1/2}", None),
-    ]
-    for fields, stamp in cases:
-        book = opened(f"  - {{id: a, {fields}}}\n")
-        book.record(laplace("0.1"))
-        [counted] = book.state.limits_on(("d",), "pipe")
-        assert next_rise(book.state, counted, book.now) == stamp
+@pytest.mark.parametrize("gate", ["basic", "zcdp"])
+@given(data=st.data())
+def test_what_waits_is_looked_at_again_when_time_has_unlocked_it(
+    gate: str, data: st.DataObject
+) -> None:
+    """A cell has a need left from the stamp that is told, and at no earlier one."""
+    book = opened(
+        f"  - {{id: a, gate: {gate}, limit: {{epsilon: 2, delta: 1e-6}}, unlock: {{over: 8h}}}}\n"
+    )
+    book.now += data.draw(st.integers(1, 3 * HOUR))
+    book.record(laplace(data.draw(st.sampled_from(["0.1", "0.25", "0.4"]))))
+    book.now += data.draw(st.integers(1, 6 * HOUR))
+    [counted] = book.state.limits_on(("d",), "pipe")
+    sides = counted.epoch.capacity.sides
+    need = tuple(data.draw(st.integers(0, most)) for _, most in sides)
+    place: Place = counted.key, (0,) * len(book.state.people().shape)
+    stamp = when(book.state, place, need, book.now)
+    last = book.now + 9 * HOUR
+    assert Room(book.state, last).at(place)(need) == (
+        stamp is not None or Room(book.state, book.now).at(place)(need)
+    )
+    if stamp is not None:
+        assert Room(book.state, stamp).at(place)(need)
+        earlier = Room(book.state, stamp - 1).at(place)(need)
+        assert not earlier or stamp == book.now + 1
 
 
 def test_one_that_has_waited_does_not_unlock_again() -> None:

@@ -35,14 +35,14 @@ from accountant.budget.waiting.looking import (
     Witness,
     look_at,
     need_of,
-    rises,
+    when,
 )
-from accountant.budget.waiting.queue import PATIENCE, Index, Queue
+from accountant.budget.waiting.queue import PATIENCE, WHOLE, Index, Place, Queue
 from accountant.budget.waiting.refiling import filed_anew, lines_of
 from accountant.budget.waiting.shares import ARRIVAL
 
 if TYPE_CHECKING:
-    from accountant.budget.waiting.tree import Key
+    from accountant.budget.waiting.tree import Key, Need
 
 
 def due(state: State, now: int) -> tuple[Admitted, int] | None:
@@ -95,7 +95,7 @@ def place_of(state: State, waiting: Waiting) -> Key:
 def _at(state: State, index: Index, stamp: int) -> Index:
     if index.timed is None or index.timed_from > stamp:
         return index if index.stamp >= stamp else index._replace(stamp=stamp)
-    return index.at(stamp, lambda key: rises(state, key, stamp), state.people().shape)
+    return index.at(stamp, lambda place, need: when(state, place, need, stamp))
 
 
 def _look(state: State, queue: Queue, stamp: int) -> Admitted | None:
@@ -104,9 +104,13 @@ def _look(state: State, queue: Queue, stamp: int) -> Admitted | None:
     if index.always is not None:  # what may have changed its mind is looked at once more
         index = index.ask_again()
     room = Room(state, stamp)
+
+    def later(place: Place, need: Need) -> int | None:
+        return when(state, place, need, stamp)
+
     try:
         while True:
-            index, key, sequence = index.next(room.at)
+            index, key, sequence = index.next(room.at, later)
             if sequence < 0:
                 queue.vain, queue.patience = 0, PATIENCE
                 return None
@@ -131,9 +135,10 @@ def _filed(
 ) -> Index:
     if witness.place is None:
         return index.keep(sequence, key, always=witness.always).passed(key)
-    account = witness.place[0]
-    index = index.file(sequence, key, witness.place, witness.need).passed(key)
-    return index.schedule(account, rises(state, account, stamp))
+    place, need, every = witness.place, witness.need, (witness.place[0], WHOLE)
+    index = index.file(sequence, key, place, need).passed(key)
+    index = index.schedule(every, when(state, every, (), stamp))
+    return index.schedule(place, when(state, place, need, stamp))
 
 
 def blocks_only_by_limits(state: State, judgement: Judgement) -> bool:

@@ -6,24 +6,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from accountant.budget.accounts.peak import Reading, rows_of
-from accountant.budget.accounts.unlocking import unlocked
+from accountant.budget.accounts.unlocking import unlocked, whole
 from accountant.budget.advice import most_that_fits
 from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Problem
 from accountant.budget.evaluate import Judgement, evaluate
 from accountant.budget.population.selection import Selection
 from accountant.budget.request import Request, prepare
-from accountant.budget.rises import next_rise
 from accountant.budget.rules.allotment import AllotmentRule
 from accountant.budget.rules.base import View
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import Counted, State
 from accountant.budget.waiting.asked import Waiting
-from accountant.budget.waiting.queue import Place
+from accountant.budget.waiting.queue import WHOLE, Place
 from accountant.budget.waiting.tree import Need
 
 if TYPE_CHECKING:
     from accountant.budget.grants import AccountKey
+    from accountant.privacy.filters import Capacity
     from accountant.privacy.units import Charge
 
 ENDLESS: Final = 2**200
@@ -126,19 +126,14 @@ class Room:
     def _of(self, place: Place) -> Callable[[Need], bool]:
         key, cell = place
         state = self._state
-        account = state.account(key).at(self._stamp)
         if state.adopted is None:
             return lambda need: True
-        epoch = state.adopted.epochs[key.rule]
-        [rule] = [one for one in state.adopted.policy.limits if one.id == key.rule]
+        epoch, rule = state.adopted.epochs[key.rule], state.adopted.rule(key.rule)
         capacity = epoch.capacity
-        if rule.unlock is not None:
+        if isinstance(rule, LimitRule) and rule.unlock is not None:
             lock = state.lock(Counted(rule, epoch, key), self._stamp)
             capacity = unlocked(capacity, lock.share(cell or None))
-        one = Selection(everyone=False, boxes=(tuple(range(at, at + 1) for at in cell),))
-        reading = Reading(account, one if cell else Selection(everyone=True))
-        rows = rows_of(account.axis, tuple(currency for currency, _ in capacity.sides))
-        used = [reading.most(row) for row in rows]
+        used = used_at(state, place, capacity, self._stamp)
         epsilon, delta, *along = (
             -ENDLESS if have is None else most - have
             for have, (_, most) in zip(used, capacity.sides, strict=True)
@@ -154,21 +149,70 @@ class Room:
         return left
 
 
+def used_at(state: State, place: Place, capacity: Capacity, stamp: int) -> list[int | None]:
+    """Return what is used of a cell, in the order of the capacity's sides; None is infinite."""
+    key, cell = place
+    account = state.account(key).at(stamp)
+    one = Selection(everyone=False, boxes=(tuple(range(at, at + 1) for at in cell),))
+    reading = Reading(account, one if cell else Selection(everyone=True))
+    rows = rows_of(account.axis, tuple(currency for currency, _ in capacity.sides))
+    return [reading.most(row) for row in rows]
+
+
 def _within(need: int, left: int) -> bool:
     return need <= left
 
 
-def rises(state: State, key: AccountKey, after: int) -> int | None:
-    """Return the next stamp beyond ``after`` at which the account of ``key`` has more left because
-    time has passed; None if there is none.
+def when(state: State, place: Place, need: Need, after: int) -> int | None:
+    """Return the first stamp beyond ``after`` from which a place may have a need left because time
+    has passed, while nothing else happens; of all cells of an account (``WHOLE``) the next at which
+    something comes back to it. None if there is none.
     """
+    key, cell = place
+    limit = state.adopted.rule(key.rule) if state.adopted else None
+    if cell == WHOLE:
+        return _comes_back(state, key, after)
+    if not isinstance(limit, LimitRule) or limit.unlock is None or limit.unlock.over is None:
+        return None
+    assert state.adopted is not None  # noqa: S101 for the type checker
+    return _unlocks(state, Counted(limit, state.adopted.epochs[limit.id], key), cell, need, after)
+
+
+def _comes_back(state: State, key: AccountKey, after: int) -> int | None:
     account, adopted = state.accounts.get(key), state.adopted
     stamps = [None if account is None else account.rises(after)]
     if adopted is not None:
-        rules = {rule.id: rule for rule in adopted.policy.limits}
-        limit = rules.get(key.rule)
-        if limit is not None and limit.unlock is not None:
-            stamps.append(next_rise(state, Counted(limit, adopted.epochs[limit.id], key), after))
-        parts = (one for one in rules.values() if isinstance(one, AllotmentRule))
+        limit, epoch = adopted.rule(key.rule), adopted.epochs.get(key.rule)
+        window = epoch.window if epoch and limit and limit.unlock else None
+        if window is not None and window.calendar:
+            stamps.append(window.ends(after))  # and locks again
+        parts = (one for one in adopted.policy.limits if isinstance(one, AllotmentRule))
         stamps += [one.ends for one in parts if one.part_of == key.rule]
     return min((one for one in stamps if one is not None and one > after), default=None)
+
+
+def _unlocks(
+    state: State, counted: Counted, cell: tuple[int, ...], need: Need, after: int
+) -> int | None:
+    """Return when a cell has a need unlocked, of a limit that unlocks over a span: ``floor(most *
+    share) >= used + need`` from ``share * length >= (used + need) * length / most`` on.
+    """
+    rule, epoch, key = counted
+    assert rule.unlock is not None  # noqa: S101 for the type checker
+    length, capacity = rule.unlock.length, whole(epoch.capacity)
+    share = state.lock(counted, after).share(cell or None)
+    if share >= 1:
+        return None
+    if share <= 0:  # it may begin to unlock later
+        return after + 1
+    begun, used = after - int(share * length), used_at(state, (key, cell), capacity, after)
+
+    def stamp(have: int | None, more: int, most: int) -> int | None:
+        if have is None or have + more > max(most, 0):
+            return None
+        return after if have + more <= 0 else begun - (-(have + more) * length // most)
+
+    each = zip(used, need, (most for _, most in capacity.sides), strict=True)
+    epsilon, own, *along = (stamp(*one) for one in each)
+    found = [one for one in (epsilon, *along) if one is not None]
+    return None if own is None or not found else max(own, min(found), after + 1)

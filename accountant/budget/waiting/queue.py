@@ -41,6 +41,12 @@ _ACCOUNTS: Final = 4_096
 Cell = tuple[int, ...]
 Place = tuple[AccountKey, Cell]
 """A cell of an account."""
+When = Callable[[Place, Need], int | None]
+"""The first stamp from which a place may have a need left by time alone; None if it never has. Of
+all cells of an account (``WHOLE``), with no need, the next at which something comes back.
+"""
+WHOLE: Final[Cell] = (-1,)
+"""Stands for all cells."""
 Tight = dict[AccountKey, dict[Cell, None]]
 """Cells that have held something up, the latest last."""
 
@@ -61,9 +67,9 @@ class Index(NamedTuple):
     places: Tree = None
     """By sequence, the key of the request in its order and the place that it is filed under."""
     timed: Tree = None
-    """By stamp, accounts with files that have more left from then on."""
+    """By stamp, the places whose files may have what they need from then on."""
     scheduled: Tree = None
-    """The accounts in ``timed``, with their stamps."""
+    """The places in ``timed``, with their stamps."""
     stamp: int = 0
     """The last stamp at which it was looked through."""
 
@@ -156,32 +162,42 @@ class Index(NamedTuple):
         """Return whether a request is filed under a cell of ``account``."""
         return next(self._files_of(account), None) is not None
 
-    def schedule(self, account: AccountKey, stamp: int | None) -> Index:
-        """Return the index with the files of an account to rise at a stamp, or before."""
-        if stamp is None or find(self.scheduled, account) is not None:
-            return self
-        scheduled = put(self.scheduled, account, stamp)
-        return self._replace(timed=put(self.timed, (stamp, account)), scheduled=scheduled)
-
-    def at(self, now: int, rises: Callable[[AccountKey], int | None], shape: Cell) -> Index:
-        """Return the index at stamp ``now``: what has more left by then has risen. ``rises`` gives
-        the next stamp after ``now`` at which an account has more left.
+    def schedule(self, place: Place, stamp: int | None) -> Index:
+        """Return the index with the file of a place to rise at a stamp, or before; ``WHOLE`` stands
+        for the files of an account.
         """
+        known = find(self.scheduled, place)
+        if stamp is None or (known is not None and known.value <= stamp):
+            return self
+        timed = self.timed if known is None else without(self.timed, (known.value, place))
+        scheduled = put(self.scheduled, place, stamp)
+        return self._replace(timed=put(timed, (stamp, place)), scheduled=scheduled)
+
+    def at(self, now: int, when: When) -> Index:
+        """Return the index at stamp ``now``: what may have more left by then has risen."""
         index = self._replace(stamp=max(self.stamp, now))
         while (soonest := least(index.timed)) is not None and soonest.key[0] <= now:
-            account = soonest.key[1]
+            place = soonest.key[1]
             index = index._replace(
                 timed=without(index.timed, soonest.key),
-                scheduled=without(index.scheduled, account),
-            ).rise(account, None, shape)
-            if index.holds(account):
-                index = index.schedule(account, rises(account))
+                scheduled=without(index.scheduled, place),
+            )
+            account, cell = place
+            files = [*index._files_of(account)] if cell == WHOLE else [find(index.files, place)]
+            risen = index.risen
+            for file in filter(None, files):
+                risen = put(risen, ((), file.key))
+            index = index._replace(risen=risen)
+            if cell == WHOLE and files:
+                index = index.schedule(place, when(place, ()))
         return index
 
-    def next(self, left: Callable[[Place], Callable[[Need], bool]]) -> tuple[Index, Key, int]:
+    def next(
+        self, left: Callable[[Place], Callable[[Need], bool]], when: When
+    ) -> tuple[Index, Key, int]:
         """Return the first request that is to be looked at: its key, and its sequence, -1 if there
         is none. ``left`` says whether a place has a need left. The index is the same, less what was
-        ruled out.
+        ruled out, which is to rise once it may have what the least of it needs.
         """
         index = self
         while True:
@@ -198,6 +214,8 @@ class Index(NamedTuple):
                 return index, found.key, found.value
             else:
                 index = index._replace(risen=risen)
+                if tree is not None:
+                    index = index.schedule(place, when(place, tree.value.least))
 
     def passed(self, key: Key) -> Index:
         """Return the index with the file that was found at ``key`` looked through beyond it."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accountant.budget.errors import Problem
 from accountant.budget.waiting.lines import Line, Lines, bill_of
-from accountant.budget.waiting.looking import ENDLESS, Room, Witness, look_at, rises
-from accountant.budget.waiting.queue import Index, Place, Queue
+from accountant.budget.waiting.looking import ENDLESS, Room, Witness, look_at, when
+from accountant.budget.waiting.queue import WHOLE, Index, Place, Queue
 from accountant.budget.waiting.tree import Item, Key, Need, Tree, built
 
 if TYPE_CHECKING:
@@ -89,8 +89,13 @@ class _Filing:
             places=_tree(self._places),
         )
         for account in {account: None for account, _ in self._files}:
-            index = index.schedule(account, rises(self._state, account, self._stamp))
+            index = self._scheduled(index, (account, WHOLE), ())
+        for place, tree, _ in files:
+            index = self._scheduled(index, place, tree.least if tree else ())
         return index
+
+    def _scheduled(self, index: Index, place: Place, need: Need) -> Index:
+        return index.schedule(place, when(self._state, place, need, self._stamp))
 
     def _line(self, line: Line | None, group: Iterable[Waiting]) -> None:
         """File the requests of a line."""

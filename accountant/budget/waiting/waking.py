@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from accountant.budget.changes import Admit, Arrive, Counted, End, Leave, Record, Reserve, Wait
 from accountant.budget.grants import AccountKey
 from accountant.budget.waiting.due import joined
-from accountant.budget.waiting.looking import rises
-from accountant.budget.waiting.queue import Index
+from accountant.budget.waiting.looking import when
+from accountant.budget.waiting.queue import WHOLE, Index
 from accountant.ledger.events import Event
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def _arrived(
 def _scheduled(state: State, index: Index, keys: Iterable[AccountKey], now: int) -> Index:
     """Return the index that looks again when what was just spent passes."""
     for key in keys:
-        if (stamp := rises(state, key, now)) is not None and index.holds(key):
-            index = index.schedule(key, stamp)
+        every = key, WHOLE
+        if (stamp := when(state, every, (), now)) is not None and index.holds(key):
+            index = index.schedule(every, stamp)
     return index
