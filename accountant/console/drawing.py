@@ -276,6 +276,8 @@ class _Plot:
 
     def _label(self) -> Iterator[Mark]:
         """Yield what is left now, in words."""
+        if self.subject.tried and self.frame.style == "narrow":
+            return  # there is no room beside its lines
         last = self.points[-1]
         left = Decimal(0)
         if last.spent_and_reserved != INFINITE:

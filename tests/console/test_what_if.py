@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
+from hashlib import sha256
 from html import unescape
 from time import monotonic, sleep
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from browser import Browser, signed_in
 from report_desk import DAY, Desk
-from support import World, laplace
+from support import World, gaussian, laplace
 
 from accountant.budget.policy_file import parse_policy
 from accountant.console.facts.account import account
@@ -143,6 +144,19 @@ def test_a_policy_that_cannot_be_read_is_told_by_line(desk: Desk) -> None:
     found = tried(desk, text=POLICY + "  - {id: why, require: [purpose]}\n")
     assert [(one.rule, one.what) for one in found.changes] == [("why", "added")]
     assert (found.loosens, found.focus) == ((), None)
+
+
+def test_a_limit_that_would_close_for_good_is_told(desk: Desk) -> None:
+    """Under a gate in which what was booked has no bound, nothing would ever fit again."""
+    desk.hospital("  - {id: a, limit: {epsilon: 3, delta: 1e-6}}\n")
+    desk.record(gaussian("0.2"))
+    text = "policy: p\nrules:\n  - {id: a, gate: basic, limit: {epsilon: 3, delta: 1e-6}}\n"
+    found = tried(desk, text=text)
+    assert "nothing would ever fit again" in found.closes
+    [effect] = found.effects
+    assert effect.then is not None
+    assert effect.then.total.spent == "infinite"
+    assert words.effect(effect.now, effect.then).would_be_over
 
 
 def test_a_limit_of_a_long_policy_can_be_tried(desk: Desk) -> None:
@@ -304,7 +318,9 @@ def test_what_was_shown_is_what_is_proposed(made: World) -> None:
     page = admin.get(f"{WHAT_IF}?rule={rule}&epsilon=7").text
     sent = fields(page, f"{WHAT_IF}/propose")
     assert propose(admin, **(sent | {"epsilon": "8"})).status_code == 409
-    assert propose(admin, **(sent | {"base": "0"})).status_code == 409
+    stale = propose(admin, **(sent | {"base": "0"}))
+    assert (stale.status_code, "Nothing was proposed." in stale.text) == (409, True)
+    assert 'name="epsilon" type="text" inputmode="decimal" maxlength="40" value="7"' in stale.text
     assert propose(admin, **(sent | {"csrf": "x"})).status_code == 403
     officer = signed_in(made, "olive", "officer")
     assert propose(officer, **(sent | {"csrf": officer.csrf()})).status_code == 403
@@ -317,6 +333,23 @@ def test_what_was_shown_is_what_is_proposed(made: World) -> None:
     limits = {one["id"]: one for one in proposal.command["policy"]["rules"]}
     assert limits[rule]["limit"]["epsilon"] == "7"
     assert rule_of(made) == rule
+
+
+def test_a_whole_policy_is_proposed_as_it_was_sent(made: World) -> None:
+    """It comes back with its lines, to be changed further, and its digest is that of the text."""
+    admin, rule = signed_in(made, "ann", "admin"), rule_of(made)
+    text = f"policy: other\n# é “why”\nrules:\n  - {{id: {rule}, limit: {{epsilon: 9}}}}\n"
+    sent = {"csrf": admin.csrf(), "text": text.replace("\n", "\r\n")}
+    page = admin.post(WHAT_IF, sent).text
+    assert unescape(page.partition("<textarea")[2].partition(">\n")[2]).startswith(text)
+    form = fields(page, f"{WHAT_IF}/propose")
+    assert form["text"] == text
+    answer = propose(admin, **(form | {"text": sent["text"]}))
+    assert "/proposals/" in answer.headers["location"]
+    number = int(answer.headers["location"].rpartition("/")[2])
+    command = made.service.proposal("fair", number)[0].command
+    assert command["policy"]["policy"] == "other"
+    assert command["source_digest"] == sha256(text.encode()).hexdigest()
 
 
 def test_what_tightens_is_adopted_at_once(made: World) -> None:

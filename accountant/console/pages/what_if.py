@@ -13,12 +13,14 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from accountant.api.access import OVERSEE
 from accountant.budget import outcome
 from accountant.budget.commands import AdoptPolicy, Envelope
+from accountant.budget.errors import Conflict, Problem
 from accountant.budget.policy_file import parse_policy
-from accountant.console.access import Form, Refused, form, pages
+from accountant.console.access import Form, form, pages
 from accountant.console.facts.changing import KEEP, Change, changed
 from accountant.console.facts.what_if import Mistake, Tried, WhatIf, what_if
 from accountant.console.framing import Overseen, Population, Visit, visit_of
 from accountant.console.pages import what_if_words as words
+from accountant.ledger.events import Entry
 from accountant.reporting.activity import DAY
 from accountant.reporting.trying import Asked, Trials
 
@@ -74,35 +76,48 @@ def propose(
     sent: Annotated[
         Form,
         Depends(
-            form(
-                "digest", "base", optional=("text", *_FIELDS, "closes", "agreed"), roles=("admin",)
-            )
+            form("digest", "base", optional=("text", *_FIELDS, "closes", "days"), roles=("admin",))
         ),
     ],
 ) -> Response:
-    """Send the policy that was tried, as it was shown: one that loosens is only proposed."""
-    visit, fields = visit_of(request, sent.visitor), sent.fields
-    state = visit.service.state(population)
-    adopted = state.adopted
-    if adopted is None or str(adopted.sequence) != fields["base"]:
-        raise Refused(409, "Another policy was adopted since this page was made: try it again.")
-    text = _plain(fields.get("text", ""))
-    if not text:
-        values = {name: fields.get(name, "") for name in _FIELDS}
-        text = changed(adopted.policy, Change(**values))
-    policy, digest = parse_policy(text)
-    if digest != fields["digest"]:
-        raise Refused(409, "This is not the policy that the page has shown: try it again.")
-    closes = [rule.id for rule in policy.limits] if fields.get("closes") == "yes" else []
-    command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, closes=closes)
-    answer = visit.service.execute(population, Envelope(sent.visitor.name, command))
+    """Send the policy that was tried, as it was shown: one that loosens is only proposed. What
+    keeps it from that is told on the page of the trial, as it is now.
+    """
+    visit, sent_with = visit_of(request, sent.visitor), sent.fields
+    text = _plain(sent_with.get("text", ""))
+    change = Change(**{name: sent_with.get(name, "") for name in _FIELDS})
+    try:
+        last = _proposed(visit, population, text, change, sent_with)
+    except Problem as problem:
+        days = _days(sent_with.get("days", ""))
+        asked = {**change._asdict(), "account": "", "days": str(days)}
+        asked |= {"text": text} if text else {}
+        question = partial(what_if, change=None if text else change, text=text)
+        found = visit.ask(population, question)
+        return _page(request, visit, population, found, asked, days, f"{problem.detail}.")
     here = f"/console/{quote(population, safe='')}"
-    if not answer.entries:
+    if last is None:  # it is the policy in force
         return RedirectResponse(f"{here}/accounts", 303)
-    last = answer.entries[-1]
-    proposed = last.type == outcome.PROPOSED
-    place = "proposals" if proposed else "ledger"
+    place = "proposals" if last.type == outcome.PROPOSED else "ledger"
     return RedirectResponse(f"{here}/{place}/{last.sequence}", 303)
+
+
+def _proposed(
+    visit: Visit, population: str, text: str, change: Change, sent: Mapping[str, str]
+) -> Entry | None:
+    """Return the event of a policy that was sent; None if it is in force. Raise Problem."""
+    adopted = visit.service.state(population).adopted
+    if adopted is None or str(adopted.sequence) != sent["base"]:
+        told = "another policy was adopted since the page was made: this is what yours would change"
+        raise Conflict("stale-page", told)
+    text = text or changed(adopted.policy, change)
+    policy, digest = parse_policy(text)
+    if digest != sent["digest"]:
+        raise Conflict("stale-page", "this is not the policy that the page had shown: look again")
+    closes = [rule.id for rule in policy.limits] if sent.get("closes") == "yes" else []
+    command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, closes=closes)
+    answer = visit.service.execute(population, Envelope(visit.visitor.name, command))
+    return answer.entries[-1] if answer.entries else None
 
 
 def _page(
@@ -112,26 +127,27 @@ def _page(
     found: WhatIf,
     asked: Mapping[str, str],
     days: int,
+    problem: str = "",
 ) -> HTMLResponse:
-    """Return the page; a mistake comes back with what was typed."""
+    """Return the page; a mistake, or a problem, comes back with what was typed."""
     tried, looked = found.found, None
     if isinstance(tried, Tried) and not tried.same:
         trials: Trials = request.app.state.trials
         since = (visit.now // DAY - days + 1) * DAY
         looked = trials.ask(Asked(population, tried.text, since))
-    status = 422 if isinstance(tried, Mistake) else 200
+    status = 409 if problem else 422 if isinstance(tried, Mistake) else 200
     return visit.page(
         "what_if.html.j2",
         "what-if",
         population,
         status=status,
-        **words.told(found, looked, asked, days),
+        **words.told(found, looked, asked, days, problem),
     )
 
 
 def _plain(text: str) -> str:
     """Return a text as browsers send it, with the line ends that it was written with."""
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _days(text: str) -> int:

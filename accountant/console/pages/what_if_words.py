@@ -49,8 +49,9 @@ def told(
     looked: Looked | Working | Failed | None,
     asked: Mapping[str, str],
     days: int,
+    problem: str = "",
 ) -> dict[str, Any]:
-    """Return what the template says."""
+    """Return what the template says; ``problem``: why nothing was proposed."""
     tried = found.found if isinstance(found.found, Tried) else None
     mistake = found.found.text if isinstance(found.found, Mistake) else ""
     focus = tried.focus if tried else None
@@ -62,6 +63,7 @@ def told(
         "days": days,
         "windows": _WINDOWS,
         "most": MOST_TEXT,
+        "problem": f"{problem[:1].upper()}{problem[1:]}",
         "mistake": f"{mistake[:1].upper()}{mistake[1:]}".removesuffix(".") if mistake else "",
         "tried": tried,
         "headline": headline(found, asked),
@@ -248,13 +250,14 @@ class Told(NamedTuple):
 
     now: str
     then: str
-    worse: bool
+    over: bool
+    would_be_over: bool
 
 
 def effect(now: Standing | None, then: Standing | None) -> Told:
     """Return where a limit stands now and then, in words."""
-    worse = then is not None and then.total.status in ("over", "over_if_reservations_run")
-    return Told(_stands(now), _stands(then), worse)
+    over, would_be_over = (one is not None and one.total.status == "over" for one in (now, then))
+    return Told(_stands(now), _stands(then), over, would_be_over)
 
 
 def _stands(one: Standing | None) -> str:
@@ -262,5 +265,5 @@ def _stands(one: Standing | None) -> str:
         return "no such limit"
     window = f", over {one.window}" if one.window else ""
     if one.total.status == "over":
-        return f"over: {up(one.total.spent, places(one.limit))} spent of {one.limit}{window}"
+        return f"{up(one.total.spent, places(one.limit))} spent of {one.limit}{window}"
     return f"{down(one.total.remaining, places(one.limit))} of {one.limit} left{window}"
