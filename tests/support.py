@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -459,7 +460,7 @@ class Served:
     ) -> None:
         from accountant.api.app import create_app  # noqa: PLC0415 (pure tests do without a door)
         from accountant.api.hot import Hot  # noqa: PLC0415
-        from accountant.console.app import add_console  # noqa: PLC0415
+        from accountant.console.app import add_console, close_console  # noqa: PLC0415
         from accountant.door.access_log import AccessLog  # noqa: PLC0415
         from accountant.door.asgi import Requests  # noqa: PLC0415
         from accountant.door.keys import Attempts  # noqa: PLC0415
@@ -473,6 +474,7 @@ class Served:
         publisher = publisher or Publisher(service, Vault(settings.home), settings.origin)
         app = create_app(service, settings, publisher)
         add_console(app, service, settings)
+        self._end = partial(close_console, app)
         take = Hot(service).take if hot else lambda *_: False
         listening = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = listening.getsockname()[1]
@@ -492,6 +494,7 @@ class Served:
             self.door.close()
 
         asyncio.run_coroutine_threadsafe(end(), _loop()).result()
+        self._end()
 
 
 OPENED: list[Client] = []

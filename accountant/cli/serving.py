@@ -93,10 +93,11 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
             with memory.collection_paused():
                 from accountant import jobs  # noqa: PLC0415
                 from accountant.api.app import create_app  # noqa: PLC0415
-                from accountant.console.app import add_console  # noqa: PLC0415
+                from accountant.console.app import add_console, close_console  # noqa: PLC0415
             stopping.callback(jobs.start(service, publisher, chosen).shutdown)
             app = create_app(service, chosen, publisher)
             add_console(app, service, chosen)
+            stopping.callback(close_console, app)
             return app
 
         address = door.getsockname()  # for port 0, the port that the system chose

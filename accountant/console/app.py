@@ -61,3 +61,9 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
     def file(name: str) -> Response:
         """Return a file that pages need, to anybody."""
         return static(name) or problem("unknown-path", 404, "the console has no such file")
+
+
+def close_console(app: FastAPI) -> None:
+    """End the processes that answer for pages."""
+    app.state.trials.close()
+    app.state.desk.close()

@@ -43,7 +43,8 @@ MOST_LISTED: Final = 50
 """Requests that are listed of those that would be answered otherwise."""
 MOST_NAMES: Final = 1_000
 _MOST_STATES: Final = 2
-_MOST_BYTES: Final = 64_000_000
+_MOST_SUMS: Final = 1_000_000
+"""Sums of cells in all accounts up to which a state is kept; each has some hundred bytes."""
 _OFTEN: Final = 200
 """Events that are read before the time is looked at."""
 _LOWER: Final = 10
@@ -156,12 +157,18 @@ class Trier:
                     f"Reading the ledger took more than {LONGEST:.0f} seconds: {number:,} events "
                     "were read. Run accountant policy backtest beside the database instead."
                 )
-        data = b"".join(snapshot.dump(state))
-        if len(data) <= _MOST_BYTES:
+        if _sums(state) <= _MOST_SUMS:
             while len(self._begun) >= _MOST_STATES:
                 del self._begun[next(iter(self._begun))]
-            self._begun[place] = data
+            self._begun[place] = b"".join(snapshot.dump(state))
         return state
+
+
+def _sums(state: State) -> int:
+    cells = 1
+    if state.population is not None:
+        cells = state.people().cells if state.classes is None else state.classes.count
+    return cells * len(state.accounts)
 
 
 def _bodies(ledgers: Ledgers, population: str, after: int) -> Iterator[bytes]:

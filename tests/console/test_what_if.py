@@ -24,7 +24,7 @@ from accountant.console.facts.what_if import MOST_TEXT, Mistake, Tried, what_if
 from accountant.console.pages import what_if_words as words
 from accountant.reporting import trying
 from accountant.reporting.desk import Desk as Following
-from accountant.reporting.trying import Asked, Failed, Looked, Trials, Trier, Working
+from accountant.reporting.trying import Asked, Failed, Looked, Trials, Trier
 
 RULES = """\
   - {id: a, datasets: [d, e], limit: {epsilon: 1}}
@@ -200,9 +200,9 @@ def test_limits_beside_are_few_positive_and_in_order() -> None:
         assert {Decimal(now), Decimal(then)} <= set(found)
 
 
-def test_a_trial_decides_the_requests_again(desk: Desk, monkeypatch: Any) -> None:
+def test_a_trial_decides_the_requests_again(desk: Desk) -> None:
     """Under the policy in force every answer is the same; under another one those differ that it
-    decides otherwise, here and in a process of its own; looking at it twice works once.
+    decides otherwise.
     """
     used(desk)
     since = desk.clock.now - 5 * DAY * 1_000_000
@@ -219,15 +219,6 @@ def test_a_trial_decides_the_requests_again(desk: Desk, monkeypatch: Any) -> Non
     assert smaller.moved == {"allow allow": 1, "allow flag": 1, "block block": 1}
     assert smaller.on == {"d": (3, 1, 1)}
     assert same.whole
-    monkeypatch.setattr(trying, "WORTH", 1)
-    trials = Trials(desk.ledgers)
-    try:
-        asked = Asked("clinic", POLICY.replace("epsilon: 1}", "epsilon: 3}"), since)
-        assert isinstance(trials.ask(asked, 0), Working)
-        assert trials.ask(asked, 60) == larger
-        assert trials.ask(asked, 0) == larger
-    finally:
-        trials.close()
 
 
 def test_a_trial_ends_in_bounded_time(desk: Desk, monkeypatch: Any) -> None:
@@ -303,6 +294,30 @@ def test_to_try_records_nothing(made: World) -> None:
     assert "What it would have answered" in good.text
     assert browser.post(WHAT_IF, {"csrf": "no", "text": POLICY}).status_code == 403
     assert made.service.head("fair").size == size
+
+
+def test_a_long_trial_is_worked_out_beside_the_service(made: World, monkeypatch: Any) -> None:
+    """A process of its own decides again; the page says so until it has, and then what it found; a
+    trial that takes too long says why.
+    """
+    browser, rule = signed_in(made), rule_of(made)
+    near = browser.get(f"{WHAT_IF}?rule={rule}&epsilon=7").text
+    found = re.search(r"\d+ requests? since .* (?:was|were)\.", near)
+    assert found
+    monkeypatch.setattr(trying, "WORTH", 1)
+    path = f"{WHAT_IF}?rule={rule}&epsilon=7.0&days=28"
+    page = browser.get(path).text
+    assert "Being worked out" in page
+    assert "Look again" in page
+    until = monotonic() + 60
+    while "Being worked out" in page and monotonic() < until:
+        sleep(0.2)
+        page = browser.get(path).text
+    assert found[0] in page
+    monkeypatch.setattr(trying, "WORTH", 10**9)
+    monkeypatch.setattr(trying, "LONGEST", -1)
+    late = browser.get(f"{WHAT_IF}?rule={rule}&epsilon=7.00&days=1").text
+    assert "This was not worked out." in late or "the time for it was over" in late
 
 
 def propose(browser: Browser, **changed: str) -> Any:
