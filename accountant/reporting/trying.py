@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accountant.budget import snapshot
 from accountant.budget.apply import apply, read
@@ -95,6 +96,8 @@ class Looked(Struct, frozen=True, kw_only=True):
     differ: int
     unused: tuple[str, ...]
     """Rules that would have decided nothing."""
+    seconds: float = 0
+    """How long it took to work this out."""
 
 
 class Working(NamedTuple):
@@ -124,7 +127,8 @@ class Trier:
 
     def answer(self, asked: Asked) -> Looked | Failed:
         """Return what a trial finds. Raise StoreError, or ValueError for a damaged ledger."""
-        until = monotonic() + LONGEST
+        begun = monotonic()
+        until = begun + LONGEST
         try:
             policy, _ = parse_policy(asked.text)
             state = self._before(asked, until)
@@ -135,7 +139,8 @@ class Trier:
             tested.adopt(policy, max(asked.since, state.time))
             # The adoption took a place that it has not in the ledger.
             events = map(Event.from_bytes, _bodies(self._ledgers, asked.population, first))
-            return _looked(asked, tested, events, until)
+            found = _looked(asked, tested, events, until)
+            return replace(found, seconds=monotonic() - begun)
         except Problem as problem:
             return Failed(f"{problem.detail[:1].upper()}{problem.detail[1:]}.")
         except _TooLongError as error:

@@ -49,10 +49,13 @@ class Mistake(Struct, frozen=True):
 
 
 class Rung(Struct, frozen=True):
-    """Another limit beside the one that is tried. ``name``: in force, or tried; "" for others."""
+    """Another limit beside the one that is tried. ``name``: in force, or tried; "" for others.
+    ``text``: the whole policy.
+    """
 
     limit: str
     name: str
+    text: str
     total: Balance
     usual: UsualFacts | None
     paces: tuple[Pace, ...]
@@ -259,6 +262,7 @@ def _rungs(page: Page, change: Change, focus: Effect) -> Iterator[Rung]:
         yield Rung(
             f"{amount:f}",
             name,
+            text,
             total,
             usual(then, page.followed.activity, focus.dataset, page.now),
             carried_on(paces, total.remaining, page.now),

@@ -22,12 +22,16 @@ from accountant.console.framing import Overseen, Population, Visit, visit_of
 from accountant.console.pages import what_if_words as words
 from accountant.ledger.events import Entry
 from accountant.reporting.activity import DAY
-from accountant.reporting.trying import Asked, Trials
+from accountant.reporting.trying import Asked, Looked, Trials
 
 router = pages()
 DAYS: Final = 28
 """Days whose requests are decided again, unless others are asked for."""
 MOST_DAYS: Final = 366
+QUICK: Final = 1.0
+"""Seconds that a trial may take for the limits beside it to be tried on requests as well."""
+SHORTLY: Final = 0.05
+"""Seconds that the page waits for each of them."""
 Text = Annotated[str, Query(max_length=200)]
 _FIELDS: Final = ("rule", "epsilon", "delta", "window")
 
@@ -131,17 +135,24 @@ def _page(
 ) -> HTMLResponse:
     """Return the page; a mistake, or a problem, comes back with what was typed."""
     tried, looked = found.found, None
+    refused: dict[str, Looked] = {}
     if isinstance(tried, Tried) and not tried.same:
         trials: Trials = request.app.state.trials
         since = (visit.now // DAY - days + 1) * DAY
         looked = trials.ask(Asked(population, tried.text, since))
+        if isinstance(looked, Looked) and looked.seconds < QUICK:
+            others = {one.limit: one.text for one in tried.rungs if one.text != tried.text}
+            for limit, text in others.items():
+                beside = trials.ask(Asked(population, text, since), SHORTLY)
+                if isinstance(beside, Looked):
+                    refused[limit] = beside
     status = 409 if problem else 422 if isinstance(tried, Mistake) else 200
     return visit.page(
         "what_if.html.j2",
         "what-if",
         population,
         status=status,
-        **words.told(found, looked, asked, days, problem),
+        **words.told(found, looked, asked, days, problem, refused),
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from accountant.console.drawing import Subject, drawings
 from accountant.console.drawing import Tried as Line
 from accountant.console.facts.changing import KEEP, LIFETIME, PERIODS
-from accountant.console.facts.effects import Standing
+from accountant.console.facts.effects import Effect, Standing
 from accountant.console.facts.pace import Pace
 from accountant.console.facts.what_if import MOST_TEXT, Binding, Mistake, Rung, Tried, WhatIf
 from accountant.console.pages.account_words import Figure
@@ -50,8 +51,11 @@ def told(
     asked: Mapping[str, str],
     days: int,
     problem: str = "",
+    beside: Mapping[str, Looked] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return what the template says; ``problem``: why nothing was proposed."""
+    """Return what the template says; ``problem``: why nothing was proposed; ``beside``: what the
+    limits beside the one that is tried would have answered.
+    """
     tried = found.found if isinstance(found.found, Tried) else None
     mistake = found.found.text if isinstance(found.found, Mistake) else ""
     focus = tried.focus if tried else None
@@ -70,7 +74,9 @@ def told(
         "answer": answer(tried) if tried else "",
         "figures": figures(tried, looked) if tried and focus else (),
         "picture": picture(tried) if tried and focus else None,
-        "rungs": [rung(one) for one in tried.rungs] if tried else [],
+        "rungs": [rung(one, _answers(one, looked, beside), focus) for one in tried.rungs]
+        if tried
+        else [],
         "binding": binding(tried.binding) if tried and tried.binding else "",
         "looked": looked if isinstance(looked, Looked) else None,
         "working": looked if isinstance(looked, Working) else None,
@@ -156,12 +162,16 @@ def _refused(looked: object, dataset: str) -> Figure:
     if not isinstance(looked, Looked):
         beside = "being worked out" if isinstance(looked, Working) else "not worked out"
         return Figure("Would have refused", "–", beside)
-    counts = (looked.requests, looked.refused_then, looked.refused_now)
-    if dataset != "*":
-        counts = looked.on.get(dataset, (0, 0, 0))
-    requests, before, now = counts
+    requests, before, now = _counts(looked, dataset)
     were = f"{before:,} {'was' if before == 1 else 'were'} refused"
     return Figure("Would have refused", f"{now:,} of {requests:,}", were)
+
+
+def _counts(looked: Looked, dataset: str) -> tuple[int, int, int]:
+    """Return how many requests there were on a dataset, were refused, and would be."""
+    if dataset != "*":
+        return looked.on.get(dataset, (0, 0, 0))
+    return looked.requests, looked.refused_then, looked.refused_now
 
 
 def picture(tried: Tried) -> Picture | None:
@@ -196,14 +206,23 @@ class RungTold(NamedTuple):
     limit: str
     name: str
     chance: str
+    refused: str
     left: str
     usual: str
     runs_out: str
     over: bool
 
 
-def rung(one: Rung) -> RungTold:
+def _answers(one: Rung, looked: object, beside: Mapping[str, Looked]) -> Looked | None:
+    """Return what a limit would have answered, as far as that was worked out."""
+    if one.name == "tried":
+        return looked if isinstance(looked, Looked) else None
+    return beside.get(one.limit)
+
+
+def rung(one: Rung, looked: Looked | None, focus: Effect | None) -> RungTold:
     """Return another limit in words."""
+    counts = _counts(looked, focus.dataset) if looked and focus else None
     digits = places(one.limit)
     over = one.total.status == "over"
     runs = dates(one.paces) or "no date"
@@ -216,6 +235,7 @@ def rung(one: Rung) -> RungTold:
         limit=one.limit,
         name=one.name,
         chance=even_chance(one.limit),
+        refused=f"{counts[2]:,} of {counts[0]:,}" if counts else "–",
         left=down(one.total.remaining, digits),
         usual=f"{one.usual.more:,}" if one.usual else "–",
         runs_out=runs,
