@@ -147,6 +147,35 @@ def test_a_group_shows_its_worst_person(desk: Desk) -> None:
     assert [cell.shade for cell in shown.rows[0][1]] == [5, 1]
 
 
+def test_what_was_worked_out_once_is_never_old(desk: Desk) -> None:
+    """The same follower tells what an event has changed, what time alone gives back to a window,
+    and what an allotment keeps no more once it has ended.
+    """
+    desk.hospital(
+        "  - {id: a, limit: {epsilon: 4}}\n"
+        "  - {id: month, window: 30d, limit: {epsilon: 1}}\n"
+        "  - {id: part, part_of: a, limit: {epsilon: 1}, clients: [x], until: 2026-12-31}\n"
+    )
+    following = Following(desk.ledgers)
+
+    def left(rule: str) -> str:
+        question = partial(account, dataset="d", rule=rule)
+        found = following.ask(desk.name, question, desk.clock.now, None, 30)
+        assert isinstance(found, AccountFacts)
+        assert found.limit is not None
+        return found.limit.total.remaining
+
+    assert (left("a"), left("month")) == ("3", "1")
+    desk.record(laplace("0.25"))
+    assert (left("a"), left("month")) == ("2.75", "0.75")
+    desk.forward(29 * DAY)
+    assert (left("a"), left("month")) == ("2.75", "0.75")
+    desk.forward(2 * DAY)
+    assert (left("a"), left("month")) == ("2.75", "1")
+    desk.forward(366 * DAY)
+    assert left("a") == "3.75"
+
+
 def test_of_many_values_the_most_charged_are_shown(desk: Desk) -> None:
     """A dimension of more values than fit shows the worst ones, in their order, and says so."""
     many = [f"v{i:03}" for i in range(100)]
