@@ -72,7 +72,9 @@ def effect_of(state: State, by: str, command: AskGrant, now: int) -> list[Line]:
 def _spent(state: State, counted: Counted, selection: Selection, now: int) -> int | None:
     """Return the epsilon that is spent or reserved at the peak of the cells; None is infinite."""
     sums = state.account(counted.key).at(now).used
-    cells, asked = sums.stacked(), state.cells(counted.key.unit, selection)
+    asked = state.cells(counted.key.unit, selection)
+    few = sums.stacked_apart() if asked.everyone else None  # cells that are alike are one
+    cells = sums.stacked() if few is None else few[0]
     if (met := sums.met(asked)) is not None:
         cells = cells[:, met.numbers]
     elif not asked.everyone:

@@ -226,10 +226,14 @@ def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:
     rule = counted.rule
     names = [rule.whom] if axis is None else _values(state, rule)[axis][1]
     ruler, reserved = Ruler(rule, counted.epoch), state.reserved().get(counted.key)
-    account = state.seen(counted.key).used
-    held, about = None if reserved is None else reserved.stacked(), _about(state, rule)
-    found = ruler.by_value(about.used_and_spent(account.stacked(), held, axis))
-    used, cells = found[: len(names)], _kept(state, counted)
+    account, about, cells = state.seen(counted.key).used, _about(state, rule), _kept(state, counted)
+    few = None
+    if axis is None and about.box is None and cells is None:  # then cells that are alike are one
+        few = account.stacked_apart(*([] if reserved is None else [reserved]))
+    if few is None:
+        few = [one.stacked() for one in (account, reserved) if one is not None]
+    found = ruler.by_value(about.used_and_spent(few[0], few[1] if few[1:] else None, axis))
+    used = found[: len(names)]
     beside, most = used, [0] * len(names)
     if cells is not None:
         beside = ruler.by_value(about.by_axis(account.stacked() + cells, axis))

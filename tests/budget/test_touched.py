@@ -22,6 +22,7 @@ from accountant.budget.accounts.touched import MANY
 from accountant.budget.population.selection import EVERYONE, Selection, side_of
 from accountant.budget.snapshot import dump, load
 from accountant.privacy.filters import FILTERS
+from accountant.reporting.statement import balances, scopes
 
 SHAPE = (3, 4, 2)
 SIDES = [st.sets(st.integers(0, size - 1), min_size=1).map(side_of) for size in SHAPE]
@@ -70,6 +71,21 @@ def test_sums_are_those_of_arrays(charges: list[Any], asked: Selection, most: in
             assert set(one.infinite_row(row)) == set(other.infinite_row(row))
 
 
+@given(st.lists(CHARGES, max_size=6), st.lists(CHARGES, max_size=6), st.sampled_from([1, 6, 99]))
+def test_several_sums_are_those_of_the_cells_apart(one: Any, other: Any, most: int) -> None:
+    """Of two sums together, each pair that some cell has is there, and no other."""
+    few, all_cells = ([summed(c, limit) for c in (one, other)] for limit in (most, None))
+    with apart(most):
+        found = few[0].stacked_apart(few[1])
+    if found is None:
+        assert not all(one.flat for one in few)
+        return
+    pairs = [np.concatenate([one.reshape(4, -1) for one in both]) for both in (
+        found, [one.stacked() for one in all_cells]
+    )]  # fmt: skip
+    assert {tuple(c) for c in pairs[0].T.tolist()} == {tuple(c) for c in pairs[1].T.tolist()}
+
+
 @given(st.lists(CHARGES, max_size=6), CHARGES)
 def test_what_is_frozen_stays(charges: list[Any], later: Any) -> None:
     """A charge changes neither a frozen view nor a copy."""
@@ -92,8 +108,8 @@ def told(gate: str, wide: bool, todo: Ops, most: int | None) -> Book:
 @settings(max_examples=examples(25))
 @given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops, st.sampled_from([3, 99]))
 def test_every_event_is_that_of_arrays(gate: str, wide: bool, todo: Ops, most: int) -> None:
-    """Whatever happens to a ledger, its events are the same, byte for byte; so are its sums, and
-    those of its snapshot.
+    """Whatever happens to a ledger, its events are the same, byte for byte; so are its sums, those
+    of its snapshot, and what each limit has left.
     """
     few, all_cells = told(gate, wide, todo, most), told(gate, wide, todo, None)
     assert few.stored == all_cells.stored
@@ -103,6 +119,11 @@ def test_every_event_is_that_of_arrays(gate: str, wide: bool, todo: Ops, most: i
     for key, account in few.state.accounts.items():
         assert account.at(now).used == all_cells.state.accounts[key].at(now).used
         assert again.accounts[key].at(now).used == account.at(now).used
+    for counted, other in zip(scopes(few.state), scopes(all_cells.state), strict=True):
+        left = [
+            balances(book.state, one, None) for book, one in ((few, counted), (all_cells, other))
+        ]
+        assert left[0] == left[1]
 
 
 def test_many_cells_cost_nothing_until_many_are_charged() -> None:

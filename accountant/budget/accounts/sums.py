@@ -23,7 +23,7 @@ from accountant.budget.accounts.growing import Growth
 from accountant.budget.accounts.numbering import Shape
 from accountant.budget.accounts.part import Integers, Part
 from accountant.budget.accounts.pieces import size_of
-from accountant.budget.accounts.touched import MOST, Touched, holds, places_in
+from accountant.budget.accounts.touched import MOST, Touched, holds, places_apart, places_in
 from accountant.budget.columns import Take, integers, raw
 from accountant.budget.population.selection import Box, Layout, Selection, alike
 
@@ -254,6 +254,30 @@ class Sums:
         finite = self._whole(cells, self.everyone)
         infinite = self._whole(counts, self.everyone_infinite)
         return np.concatenate([finite, infinite])
+
+    def stacked_apart(self, *others: Sums) -> list[Integers] | None:
+        """Return the rows of ``stacked``, of these sums and of others, for the cells that any of
+        them holds apart and for one of all those that hold nothing (2 x rows, cells); None where
+        arrays of all cells, or classes, are kept.
+        """
+        each = [self, *others]
+        held = [one._apart() for one in each]
+        known = [one for one in held if one is not None]
+        if len(known) < len(held):
+            return None
+        places = places_apart(known, self.shape)
+        everyone = ([*one.everyone, *one.everyone_infinite] for one in each)
+        return [
+            one.at(places) + np.array(all_, dtype=np.int64).reshape(-1, 1)
+            for one, all_ in zip(known, everyone, strict=True)
+        ]
+
+    def _apart(self) -> Touched | None:
+        """Return the cells that are held apart, none of sums that are alike in all cells."""
+        arrays = self._cells is not None or self._infinite is not None
+        if self.classes is not None or arrays:
+            return None
+        return Touched.nothing(self.rows) if self._touched is None else self._touched
 
     def narrower(self) -> Integers:
         """Return what each cell holds beside the sums of everyone, in the rows of ``stacked``."""
@@ -550,7 +574,12 @@ class Sums:
 
 
 def _comparable(*both: Sums) -> Iterator[Integers]:
-    """Yield all sums of both in one layout: by class if they share the classes, else by cell."""
+    """Yield all sums of both in one layout: of the few cells that they hold apart, by class if they
+    share the classes, else by cell.
+    """
+    if (few := both[0].stacked_apart(*both[1:])) is not None:
+        yield from few
+        return
     classes = [one.classes for one in both]
     shared = classes[0] and classes[1] and classes[0].same(classes[1])
     for one, kept in zip(both, classes, strict=True):

@@ -7,6 +7,7 @@ written grows with the cells that were ever charged and those that are selected,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from math import prod
 from typing import Final, NamedTuple
 
@@ -84,6 +85,18 @@ class Touched(NamedTuple):
                 whole[:, self.places] = one
                 yield whole.reshape(len(one), *shape)
 
+    def at(self, places: Integers) -> Integers:
+        """Return what the cells at ``places`` hold: finite sums, below them the numbers of infinite
+        charges (2 x rows, places).
+        """
+        rows, known = len(self.finite), self.holding(places)
+        found = np.zeros((2 * rows, len(places)), dtype=np.int64)
+        here = np.searchsorted(self.places, places[known])
+        found[:rows, known] = self.finite[:, here]
+        if self.infinite is not None:
+            found[rows:, known] = self.infinite[:, here]
+        return found
+
     def within(self, layout: Layout | None, shape: Shape) -> Touched:
         """Return the cells of a box (None: of all) by their places in the box, with one for all
         those that hold nothing. That one is the first of them, so that of cells with equal sums the
@@ -137,6 +150,16 @@ def places_of(layout: Layout, shape: Shape) -> Integers:
     for side, size in zip(layout.sides, shape, strict=True):
         found = found[..., np.newaxis] * size + np.asarray(side, dtype=np.int64)
     return found.reshape(-1)
+
+
+def places_apart(each: Sequence[Touched], shape: Shape) -> Integers:
+    """Return the places of all cells that any of ``each`` hold, with one for all others."""
+    places = reduce(np.union1d, (one.places for one in each))
+    other = _first_left_out(places)
+    if other < prod(shape):
+        places = np.insert(places, np.searchsorted(places, other), other)
+    found: Integers = places
+    return found
 
 
 def _first_left_out(places: Integers) -> int:
