@@ -141,7 +141,7 @@ def play(book: Book, todo: list[Any]) -> None:
             name = granted.pop(what % len(granted))
             if kind == "commit":
                 book.do("commit_grant", grant=name)
-            elif kind == "release":
+            elif kind == "release" and not book.state.open[name].due(book.now):
                 book.do("release_grant", grant=name, reason="nothing ran")
             else:
                 book.now += 61_000_000
