@@ -12,6 +12,8 @@ from support import Clock, World, ask, gaussian, laplace
 
 from accountant.budget.commands import DAY
 from accountant.budget.facts import client_in
+from accountant.client.command_line.failures import told
+from accountant.client.errors import Refused
 from accountant.console.facts.decision import decision
 from accountant.ledger.events import Event
 
@@ -159,6 +161,8 @@ def test_a_refusal_over_the_api_names_its_page(world: Callable[..., World]) -> N
             answer = made.post(path, body, key=f"{path}-{url}").json()
             there = f"{url}/console/fair/decisions/{answer['sequence']}" if url else None
             assert answer.get("decision_page") == there
+            line, _ = told(Refused(answer))
+            assert (f"(decision d{answer['sequence']}: {there})" in line) == bool(url)
             assert made.post(path, body, key=f"{path}-{url}").json() == answer
 
 

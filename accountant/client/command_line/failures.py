@@ -57,7 +57,8 @@ def _code(error: Exception) -> tuple[str, int]:
 def _text(error: Exception) -> str:
     match error:
         case Refused():
-            return f"{error.detail} (decision {error.decision.get('id')})"
+            page = f": {error.decision_page}" if error.decision_page else ""
+            return f"{error.detail} (decision {error.decision.get('id')}{page})"
         case Failed():
             return _failed(error)
         case UnicodeError():
