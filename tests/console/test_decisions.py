@@ -15,6 +15,7 @@ from accountant.budget.facts import client_in
 from accountant.client.command_line.failures import told
 from accountant.client.errors import Refused
 from accountant.console.facts.decision import decision
+from accountant.console.pages import decisions
 from accountant.ledger.events import Event
 
 RULES = """  - {id: whole, limit: {epsilon: 1, delta: 1e-6}}
@@ -71,6 +72,21 @@ def test_a_refusal_says_what_failed_and_what_would_fit(made: World) -> None:
     assert "Nothing was released and nothing was spent" in said
     assert "exactly 1.0001" in answer.text
     assert len(answer.content) < 40_000
+
+
+def test_whoever_used_it_up_is_looked_for_in_long_ledgers_only_when_asked(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At another address, which stays too; in very long ones the page says where else."""
+    browser, event = signed_in(made), refused(made, laplace("0.5"))
+    monkeypatch.setattr(decisions, "READ", event - 1)
+    found = page(browser, event)
+    assert "66.7 %" not in texts(found)
+    more = f"/console/fair/decisions/{event}?used=all"
+    assert f'href="{more}"' in found.text
+    assert "66.7 %" in texts(browser.get(more))
+    monkeypatch.setattr(decisions, "MOST", event - 1)
+    assert f"/v1/populations/fair/decisions/d{event}" in texts(browser.get(more))
 
 
 def test_the_numbers_are_those_of_the_api(made: World) -> None:

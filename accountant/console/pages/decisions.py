@@ -23,6 +23,8 @@ from accountant.runtime.service import Service
 
 READ: Final = 5_000
 """Events before a decision up to which whoever used a limit up is looked for at once."""
+MOST: Final = 100_000
+"""Events up to which that is looked for by a page at all: it takes the processor of the service."""
 router = pages()
 Whole = Annotated[Literal["all"] | None, Query()]
 
@@ -40,7 +42,7 @@ def show_decision(
     explained = service.explain(population, judged)
     found = explained.decision
     fired = judged.type in REFUSING and any(one.fired and one.numbers for one in found.findings)
-    short = event <= READ or used == "all"
+    short = event <= READ or (used == "all" and event <= MOST)
     advice, status = service.would_fit(judged), _status(service, judged)
     [row] = service.events(population, event, 1)
     signed = visit.publisher.last_published(population)
@@ -51,6 +53,7 @@ def show_decision(
         facts=decision(judged, found, _command(service, judged), advice, status),
         used=_used(service, judged, found) if fired and short else (),
         more_used=fired and not short,
+        many=event > MOST,
         digest=digest_of(row.body),
         leaf=row.leaf.hex(),
         signed=signed.size if signed and signed.size > event else None,
