@@ -201,6 +201,23 @@ def test_who_waits_for_what(made: World) -> None:
     assert "It waited in vain" in texts(browser.get(budget))
 
 
+def test_what_can_no_longer_be_judged_says_why(made: World) -> None:
+    """As where the allotment that it draws from is gone: it can only lapse, and nobody decides."""
+    part = "  - {id: part, part_of: whole, limit: {epsilon: 2}}\n"
+    assert made.policy("policy: p\nrules:\n" + RULES + part).status_code == 200
+    path, browser = waiting(made, "1.5", allotment="part"), signed_in(made)
+    assert offers(browser, path) == {"refuse", "confirm"}
+    fields = read(browser, path, "confirm", "x")
+    assert made.policy("policy: p\nrules:\n" + RULES).status_code == 200
+    assert "It cannot be let in as things are now: " in texts(browser.get(path))
+    assert offers(browser, path) == set()
+    answer = browser.post(path, fields)
+    assert answer.status_code in (409, 422)
+    assert "Nothing was decided: " in texts(answer)
+    assert "part" in texts(browser.get("/console/fair/requests"))
+    assert browser.get(f"/console/fair/decisions/{path.rpartition('g')[2]}").status_code == 200
+
+
 def test_the_order_of_the_policy_is_shown(made: World) -> None:
     """Under another order than arrival those that need least come first."""
     made.post("/invocations", ask(laplace("2.8")))

@@ -63,7 +63,9 @@ class Effect(Struct, frozen=True, kw_only=True):
 
 
 class RequestFacts(Struct, frozen=True, kw_only=True):
-    """A request that waits, or has waited. ``stage``: person, budget, lapsed, or how it ended."""
+    """A request that waits, or has waited. ``stage``: person, budget, stuck, lapsed, or how
+    it ended.
+    """
 
     headline: str
     lede: str
@@ -173,11 +175,13 @@ def request(
     until: str | None = None,
     holding: Sequence[Finding] = (),
     effect: tuple[Effect, ...] = (),
+    *,
     closing: Closing | None = None,
     grant: str | None = None,
+    why: str = "",
 ) -> RequestFacts:
     """Return a request that waits, or has waited, by the event with which that began. ``command``:
-    its request, with texts and names.
+    its request, with texts and names; ``why`` it cannot be judged, if so.
     """
     named = reach_in(event.body).named
     asks = tuple(each for each in holding if each.action == "approve")
@@ -185,7 +189,7 @@ def request(
     epsilon = Charge.from_json(event.body["total"]).amount(Currency.EPSILON)
     return RequestFacts(
         headline=_headline(stage, event.by, up(epsilon, places_of(epsilon)), ", ".join(named)),
-        lede=_lede(stage, asks, blocked, closing),
+        lede=_lede(stage, asks, blocked, closing, why),
         id=f"g{event.sequence}",
         sequence=event.sequence,
         client=event.by,
@@ -208,13 +212,17 @@ def _headline(stage: str, client: str, epsilon: str, data: str) -> str:
     cost = "something without a bound" if epsilon == NO_BOUND else epsilon
     if stage == "person":
         return f"Let {client} spend {cost} on {data}?"
-    if stage == "budget":
+    if stage in ("budget", "stuck"):
         return f"{client} waits for {cost} on {data}"
     return f"{client} asked for {cost} on {data}"
 
 
 def _lede(
-    stage: str, asks: Sequence[Finding], blocked: Sequence[Finding], closing: Closing | None
+    stage: str,
+    asks: Sequence[Finding],
+    blocked: Sequence[Finding],
+    closing: Closing | None,
+    why: str,
 ) -> str:
     if stage == "person":
         rules = [one.rule for one in asks]
@@ -224,6 +232,8 @@ def _lede(
             text = f"It does not fit now, whoever approves: rule {blocked[0].rule}."
         leaves = "rules {} leave" if plural else "rule {} leaves"
         return f"{text} It waits because {leaves.format(' and '.join(rules))} it to a person."
+    if stage == "stuck":
+        return f"It cannot be let in as things are now: {why}."
     if stage == "budget":
         return "It is let in as soon as it fits. No person can let it in."
     if closing is None:

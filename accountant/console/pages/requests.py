@@ -129,8 +129,8 @@ def _waiting(
         return request(event, command, "lapsed", until)
     try:
         asked, judged = looked_at(state, one, now)
-    except Problem:  # the terms have changed: it can only time out
-        return request(event, command, "budget", until)
+    except Problem as problem:  # the terms have changed
+        return request(event, command, "stuck", until, why=problem.detail)
     holding = in_words(state, asked, judged, one.asks().to_json()).holding
     stage = "person" if asking(judged) else "budget"
     return request(event, command, stage, until, holding, effects(state, one, now))
