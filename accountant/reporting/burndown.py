@@ -148,7 +148,7 @@ class Burndowns:
 
 def _touched(state: State, event: Event) -> Iterable[str]:
     """Return the datasets whose use ``event`` may change."""
-    if event.type in BOOKING or event.type == REVALUED:
+    if event.type in (*BOOKING, ADMITTED, REVALUED):
         return reach_in(event.body).charged
     if event.type in SETTLING:
         return state.grant(grant_in(event)).on.charged

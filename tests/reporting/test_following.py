@@ -174,3 +174,19 @@ def test_requests_are_counted_by_the_day_on_which_they_ended(desk: Desk) -> None
     assert usual is not None
     assert usual.epsilon == 300_000_000
     assert activity.usual("other") is None
+
+
+def test_an_admission_after_waiting_is_a_step_of_the_burndown(desk: Desk) -> None:
+    """What waited and was granted later is drawn when it was granted, as any grant."""
+    desk.hospital()
+    first = desk.grant(laplace("0.9"), ttl_seconds=10**6)
+    desk.grant(laplace("0.5"), ttl_seconds=10**6, wait="7d")
+    desk.forward(DAY)
+    desk.do("release_grant", grant=f"g{first.sequence}", reason="cancelled")
+    admitted = desk.stored()[-1]
+    assert b'"type":"grant.admitted.v1"' in admitted.body
+    desk.forward(DAY)
+    desk.grant(laplace("0.1"), ttl_seconds=10**6)
+    [series] = desk.report().series
+    at = {point.sequence: point.spent_and_reserved for point in series.points}
+    assert at[admitted.sequence] == "0.5"
