@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Else pytest rewrites the assertions of all tests each time, in every worker.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo examples test test-fast test-thorough test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench peers soak lock clean
+.PHONY: install demo examples test test-fast test-thorough test-crash test-browser test-foreign test-pipelines test-adapters check serve async-client wheels bench peers soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -32,7 +32,7 @@ examples: $(STAMP)
 # What runs where the pipelines are has suites of its own: `make test-pipelines`, `make test-adapters`.
 PIPELINES := tests/queries tests/cli/remote tests/examples tests/peers
 test: $(STAMP)
-	$(BIN)/python -m pytest --ignore=tests/foreign --ignore=tests/adapters \
+	$(BIN)/python -m pytest --ignore=tests/foreign --ignore=tests/adapters --ignore=tests/browser \
 		$(PIPELINES:%=--ignore=%) -n auto --dist loadgroup
 
 # Queries draw many thousand times: accuracy, empirical epsilons, and variants that are broken. The
@@ -63,6 +63,20 @@ test-thorough: $(STAMP)
 # CRASH_REQUESTS=1000000 races for as long as that takes.
 test-crash: $(STAMP)
 	CRASH_EFFORT=heavy $(BIN)/python -m pytest tests/crash -rs -n 2 --dist worksteal
+
+# The console in a real Chromium: what each role does, and every page at four widths, light and dark,
+# against the rules of axe. The system's browser is used (as root, apt brings it); what drives it has
+# a venv of its own. PICTURES=folder keeps a picture of each page.
+test-browser: $(STAMP) .venv-browser/.installed
+	@command -v chromium >/dev/null || [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null || \
+		apt-get install --yes chromium || true
+	PYTHONPATH=. ACCOUNTANT_TEST_PYTHON=$(abspath $(BIN))/python .venv-browser/bin/python -m pytest \
+		--confcutdir=tests/browser --rootdir=tests/browser -c /dev/null tests/browser -rs
+
+.venv-browser/.installed: tests/browser/requirements.txt
+	$(PYTHON) -m venv --clear .venv-browser
+	@echo '*' > .venv-browser/.gitignore
+	.venv-browser/bin/python -m pip install --quiet --disable-pip-version-check -r $< && touch $@
 
 # Programs that nobody here wrote verify our logs: Go's from the system (as root, apt brings it), the
 # others in a venv of their own. Tests of what is not there are skipped and say so.
@@ -131,4 +145,4 @@ lock:
 		--no-emit-package privacy-accountant-client pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-foreign .venv-adapters dist var demo-output examples/output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-foreign .venv-browser .venv-adapters dist var demo-output examples/output .pytest_cache .mypy_cache .ruff_cache .hypothesis
