@@ -22,6 +22,8 @@ from accountant.reporting.schema import PointFacts, as_number
 _DAY: Final = 86_400 * SECOND
 _SHORTEST: Final = 3_600 * SECOND
 """A ledger is drawn over at least so many microseconds."""
+_NEAR: Final = 60
+"""Units of a drawing within which two labels would cover each other."""
 _AHEAD: Final = 0.4
 """The part of the past that is drawn ahead, where no date is near."""
 _MONTHS: Final = [
@@ -196,7 +198,8 @@ class _Plot:
             yield Mark("t-soft", text=text, x=x, y=frame.bottom + 20, anchor=anchor, size=size)
         x = self.x(self.now)
         yield Mark("l-now", f"M{x} {frame.top - 20}V{frame.bottom}")
-        if frame.style != "narrow":
+        near = any(abs(self.x(stamp) - x) < _NEAR for stamp in self.stamps)  # a label of the limit
+        if frame.style != "narrow" and not near:
             yield Mark("t-soft", text="now", x=x + 5, y=frame.top - 11, size=size)
 
     def _dates(self) -> list[tuple[int, str]]:

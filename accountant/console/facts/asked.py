@@ -37,7 +37,8 @@ def asked(client: str, command: Mapping[str, Any]) -> tuple[Line, ...]:
     lines += [Line("Mechanism", mechanism(one)) for one in each[:MOST]]
     if len(each) > MOST:
         lines.append(Line("Mechanism", f"and {len(each) - MOST:,} more"))
-    if samplers := sorted({str(one["sampler"]) for one in each if one.get("sampler")}):
+    used = (one["sampler"] for one in each if one.get("sampler"))
+    if samplers := sorted({f"{one['library']} {one['version']}" for one in used}):
         lines.append(Line("Sampler", shortened(", ".join(samplers), _LONGEST)))
     for name, title in (("purpose", "Purpose"), ("justification", "Justification")):
         if text := command.get(name):

@@ -15,6 +15,7 @@ from accountant.budget.outcome import DECLINED, NOT_APPROVED, PROPOSED
 from accountant.budget.proposals import digest_of
 from accountant.console.access import Refused, pages
 from accountant.console.facts.decision import REFUSING, UsedUp, decision, used_up
+from accountant.console.facts.sentences import WARNS
 from accountant.console.framing import EventNumber, Overseen, Population
 from accountant.ledger.events import Event
 from accountant.reporting.contributors import used_up_by
@@ -91,7 +92,8 @@ def _status(service: Service, event: Event) -> str | None:
 def _used(service: Service, event: Event, found: Decision) -> tuple[UsedUp, ...]:
     """Return the charges that used up the limits that fired."""
     population, number = event.ledger, event.sequence
-    rules = [one.to_json() for one in found.findings]
+    grave = [one for one in found.findings if not (one.fired and one.code == WARNS)]
+    rules = [one.to_json() for one in grave]
     texts = Texts(partial(service.texts, population), page=1)
     rows, policies = service.stream(population), service.policies(population, number)
     data = service.state(population).datasets
