@@ -65,6 +65,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     queries.weights,
     scale.long_ledger,
     desk.pages,
+    desk.readers,
     starts.commands,
     waiting.queue,
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from statistics import median
+from threading import Event, Thread
 from typing import Any, Final
 
 from accountant.budget.commands import AskGrant, CommitGrant, Envelope
@@ -20,7 +22,10 @@ from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
 from accountant.store.vault import Vault
-from bench.asking import open_ledger
+from bench.asking import HOT, open_ledger, register
+from bench.core import POLICY
+from bench.http import CONNECTIONS, ROUNDS, Target
+from bench.running import Served, run, served
 
 ACCOUNTS: Final = 1_000
 LONG: Final = 100_000
@@ -39,6 +44,56 @@ def pages(folder: Path) -> list[Row]:
 def million(folder: Path) -> list[Row]:
     """Home with a thousand accounts after 10^6 events."""
     return _measured(folder, MILLION)
+
+
+def readers(folder: Path) -> list[Row]:
+    """Grants while Home is read four times a second, as by 120 people who have it open."""
+    home = folder / "readers"
+    home.mkdir()
+    url = f"sqlite:///{home}/bench.db"
+    with served(home, url) as made:
+        register(made, "three", POLICY, [HOT])
+        target = Target("grants", made, "/v1/populations/three/grants", [HOT])
+        target.warm_up(CONNECTIONS)
+        look = _reader(made, _link(home, url))
+        rates = []
+        for _ in range(ROUNDS):
+            first = target.run(CONNECTIONS).seen.rate
+            done = Event()
+            reading = Thread(target=_read, args=(look, done))
+            reading.start()
+            second = target.run(CONNECTIONS).seen.rate
+            done.set()
+            reading.join()
+            rates.append((first, second))
+    ratio = median(second / first for first, second in rates)
+    alone = f"{CONNECTIONS} connections, {median(rate for rate, _ in rates):,.0f} a second alone"
+    return [{"what": "grants beside readers", "value": ratio, "unit": "ratio", "beside": alone}]
+
+
+def _link(home: Path, url: str) -> str:
+    said = run(home, url, "signin-link", "--role", "auditor", "--name", "reader")
+    return said.split("/console/signin/link/")[1].split()[0]
+
+
+def _reader(made: Served, code: str) -> Callable[[], None]:
+    """Somebody who has signed in; returns how they look at Home."""
+    client = made.client()
+    del client.headers["Authorization"]
+    origin = {"Origin": f"http://127.0.0.1:{made.port}", "Sec-Fetch-Site": "same-origin"}
+    client.post("/console/signin/code", data={"code": code}, headers=origin)
+
+    def look() -> None:
+        if client.get("/console").status_code != HTTPStatus.OK:
+            raise RuntimeError("the reader is not signed in")
+
+    look()
+    return look
+
+
+def _read(look: Callable[[], None], done: Event) -> None:
+    while not done.wait(0.25):
+        look()
 
 
 def _measured(folder: Path, events: int) -> list[Row]:

@@ -105,9 +105,9 @@ def made_keys(folder: Path, url: str) -> tuple[str, str]:
     """Makes a fresh database, and returns an administrator's key and an officer's. Raises
     RuntimeError if it cannot use that.
     """
-    _run(folder, url, "migrate")
-    secret = _run(folder, url, "keys", "create", "--role", "admin", "--name", "bench").strip()
-    officer = _run(folder, url, "keys", "create", "--role", "officer", "--name", "second").strip()
+    run(folder, url, "migrate")
+    secret = run(folder, url, "keys", "create", "--role", "admin", "--name", "bench").strip()
+    officer = run(folder, url, "keys", "create", "--role", "officer", "--name", "second").strip()
     return secret, officer
 
 
@@ -120,7 +120,8 @@ def serving(folder: Path, url: str, secret: str) -> Iterator[Served]:
         yield Served(port, pid, secret)
 
 
-def _run(folder: Path, url: str, *arguments: str) -> str:
+def run(folder: Path, url: str, *arguments: str) -> str:
+    """What a command of the service prints. Raises RuntimeError with what it says."""
     command = ["-m", "accountant", "--home", str(folder), "--database-url", url, *arguments]
     done = subprocess.run(  # noqa: S603 our own program
         [sys.executable, *command], capture_output=True, text=True, check=False
