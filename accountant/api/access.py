@@ -54,7 +54,9 @@ Authorization = Annotated[str | None, Header(include_in_schema=False)]
 
 
 def caller(*roles: Role) -> Callable[..., Key]:
-    """Return a dependency: the caller's key, which must have one of ``roles``."""
+    """Return a dependency: the caller's key, which must have one of ``roles``, and reach the
+    population in the path. No call gets a key in another way, so none can forget its scope.
+    """
 
     def authenticate(
         request: Request, service: TheService, authorization: Authorization = None
@@ -65,6 +67,7 @@ def caller(*roles: Role) -> Callable[..., Key]:
             needs = " or ".join(roles)
             text = f"key {key.name!r} has the role {key.role}; this call needs {needs}"
             raise Forbidden("role-not-allowed", text)
+        key.check_scope(request.path_params.get("population"))
         return key
 
     authenticate.roles = roles  # type: ignore[attr-defined]

@@ -103,9 +103,9 @@ class Hot:
             return None
         digest = key_digest(authorization.removeprefix(_BEARER))
         key = self._service.credentials.remembered(digest)
-        if key is None or key.role not in SPEND:
-            return None
         population, plain, grant, ending = path.groups()
+        if key is None or key.role not in SPEND or not key.reaches(population):
+            return None
         if self._service.terms(population) is None:
             return None
         within = {"grant": grant} if grant else {}
@@ -139,8 +139,9 @@ class Hot:
     ) -> None:
         client: str | None = call.key.name
         if isinstance(outcome, Problem) and outcome.code == "unauthenticated":
-            # The key was revoked meanwhile: the request has no client, as in the routes.
-            client, outcome = None, not_valid("Authorization")
+            # The key ended meanwhile: the request has no client, as in the routes.
+            keys = self._service.credentials
+            client, outcome = None, not_valid(keys, call.digest, "Authorization")
         if isinstance(outcome, Answer) and outcome.entries[-1].type in (REFUSED, WAITING):
             # Explaining, or reading what became of a wait, takes longer than deciding, which all
             # commands wait for in this thread.

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from accountant.api.quick import Quick
 from accountant.api.strict_json import parse
-from accountant.auth.keys import Key
+from accountant.auth.keys import Credentials, Key, key_digest
 from accountant.budget.commands import BatchRequest, Command, Envelope, Role, decided_in
 from accountant.budget.errors import Forbidden, Invalid, Problem
-from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
+from accountant.door.keys import NO_KEY, secret_of, wrong_key
 from accountant.runtime.service import Service
 
 QUICK: Final = Quick()
@@ -25,13 +25,13 @@ def key_from(service: Service, header: str | None, name: str) -> Key:
         raise Problem("unauthenticated", NO_KEY.format(name))
     key = service.credentials.find(secret)
     if key is None:
-        raise not_valid(name)
+        raise not_valid(service.credentials, key_digest(secret), name)
     return key
 
 
-def not_valid(name: str) -> Problem:
-    """Return the problem of an unknown key in the header ``name``."""
-    return Problem("unauthenticated", WRONG_KEY.format(name))
+def not_valid(keys: Credentials, digest: str, name: str) -> Problem:
+    """Return the problem of a key in the header ``name`` that is unknown, or has expired."""
+    return Problem("unauthenticated", wrong_key(keys, digest, name))
 
 
 def narrowed_to(key: Key) -> str | None:

@@ -3,13 +3,16 @@ digests of keys are stored.
 
 Once two keys of administrators or officers were made, a further one is only proposed: it is valid
 when another person has confirmed it (budget/decide/proposing.py).
+
+A key with an end is refused from that stamp on. The service's clock counts, and so does every stamp
+that was decided by: a clock that goes back does not bring a key back.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,6 +21,7 @@ from accountant.auth.ring import (
     CREATED,
     DECLINED,
     LEDGER,
+    NEVER,
     PROPOSED,
     REVOKED,
     Key,
@@ -28,7 +32,7 @@ from accountant.budget.decide.proposing import CONFIRMS, check_digest, check_ope
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem
 from accountant.budget.proposals import Proposal, in_order
 from accountant.budget.sealing import SALT_BYTES, Opened
-from accountant.ledger.events import Entry, Event
+from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.ledger.merkle import Tree
 from accountant.store.ledgers import Ledgers, Text, Writing
 from accountant.store.projection import Projection
@@ -41,6 +45,12 @@ _FREE: Final = 2
 Written = tuple[str, dict[str, Any]]
 """The type and the body of an event."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+_POPULATION: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+MOST_DAYS: Final = 36_500
+MOST_POPULATIONS: Final = 1_000
+EXPIRED: Final = (
+    "the key of {} expired at {}: ask an operator for another (`accountant keys create`)"
+)
 
 
 def check_name(name: str) -> None:
@@ -61,6 +71,26 @@ def new_secret() -> str:
 def key_digest(secret: str) -> str:
     """Return the digest of a key, which is what is stored."""
     return sha256(secret.encode()).hexdigest()
+
+
+def bounds(days: int | None, populations: Collection[str], longest: int) -> dict[str, Any]:
+    """Return what an event says of a key that is valid for ``days``, by default for as long as keys
+    may be (``longest``, 0: without an end), and reaches ``populations``, by default all. Raise
+    Invalid.
+    """
+    days = days if days is not None else longest or None
+    most = longest or MOST_DAYS
+    if days is not None and not 1 <= days <= most:
+        why = " (ACCOUNTANT_KEY_DAYS)" if longest else ""
+        raise Invalid("key-days", f"a key is valid for 1 to {most} days{why}, not for {days}")
+    for name in populations:
+        if not _POPULATION.fullmatch(name):
+            raise Invalid("key-population", f"{name!r} cannot be the name of a population")
+    if len(populations) > MOST_POPULATIONS:
+        text = f"a key names at most {MOST_POPULATIONS} populations, not {len(populations)}"
+        raise Invalid("key-population", text)
+    said: dict[str, Any] = {} if days is None else {"days": days}
+    return said | ({"populations": sorted(set(populations))} if populations else {})
 
 
 def takes_two(ring: KeyRing, role: Role) -> bool:
@@ -84,20 +114,39 @@ class Credentials:
     of the ``_service`` ledger. For many keys, call ``refresh`` once, then ``remembered`` for each.
     """
 
-    def __init__(self, ledgers: Ledgers, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        ledgers: Ledgers,
+        clock: Callable[[], int],
+        longest: int = 0,
+        latest: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """``longest``: days that a new key may be valid, 0 for no bound; ``latest``: the latest
+        stamp by which anything was decided, in microseconds.
+        """
         self._ledgers, self._clock = ledgers, clock
+        self._longest, self._latest = longest, latest
         self._projection = Projection(LEDGER, KeyRing, KeyRing.follow)
 
-    def create(self, name: str, role: Role, by: str) -> str:
-        """Create a key, or propose it, and return it; it cannot be read again. Raise Invalid for a
+    def create(
+        self,
+        name: str,
+        role: Role,
+        by: str,
+        days: int | None = None,
+        populations: Collection[str] = (),
+    ) -> str:
+        """Create a key, or propose it, and return it; it cannot be read again. It is valid for
+        ``days`` from when it is made, and reaches ``populations`` (``bounds``). Raise Invalid for a
         malformed name, Conflict for one that is taken.
         """
         check_name(name)
         secret = new_secret()
         body = {"name": name, "role": role, "digest": key_digest(secret)}
+        body |= bounds(days, populations, self._longest)
 
         def made(ring: KeyRing, now: int) -> Written:
-            if any(key.name == name for key in ring.by_digest.values()):
+            if ring.has_valid(name, now):
                 raise Conflict("key-exists", f"a key named {name!r} exists; revoke it first")
             check_nobodys(ring, name)
             return PROPOSED if takes_two(ring, role) else CREATED, body
@@ -135,7 +184,7 @@ class Credentials:
             check_other(proposal, by, told.get("key"), now, told.get("proposed_with"))
             kind, made = ring.asked[number]
             check_nobodys(ring, made["name"])
-            if kind == CREATED and any(k.name == made["name"] for k in ring.by_digest.values()):
+            if kind == CREATED and ring.has_valid(made["name"], now):
                 raise Conflict("key-exists", f"a key named {made['name']!r} exists")
             said = {"proposal": number, "digest": digest, "proposer": proposal.by} | told
             confirms = Confirmation.model_validate(said).model_dump(exclude_none=True)
@@ -176,17 +225,23 @@ class Credentials:
         """Return the holder of the valid key of a digest. Raise Problem ("unauthenticated")."""
         self.refresh()
         if (key := self.remembered(digest)) is None:
-            raise Problem("unauthenticated", "the key is not valid, or was revoked")
+            raise Problem("unauthenticated", self.why_not(digest))
         return key
 
     def all(self) -> list[Key]:
-        """Return the holders of all valid keys, by name."""
+        """Return the holders of all valid keys, by name, then by when they were made."""
+        now = self.now()
+        return [key for key in self.held() if now < key.until]
+
+    def held(self) -> list[Key]:
+        """Return the holders of all keys that were not revoked, likewise."""
         self.refresh()
-        return sorted(self._projection.state.by_digest.values(), key=lambda key: key.name)
+        found = self._projection.state.by_digest.values()
+        return sorted(found, key=lambda key: (key.name, key.made))
 
     def named(self, name: str) -> Key | None:
-        """Return the holder of that name, if there is a valid key of it."""
-        return next((key for key in self.all() if key.name == name), None)
+        """Return the holder of that name, if there is a valid key of it: of several, the last."""
+        return next((key for key in reversed(self.all()) if key.name == name), None)
 
     def last_named(self, name: str, since: int | None = None) -> Key | None:
         """Return the holder of the last key or link of that name (``KeyRing.last_named``)."""
@@ -194,8 +249,28 @@ class Credentials:
         return self._projection.state.last_named(name, since)
 
     def remembered(self, digest: str) -> Key | None:
-        """Return the holder of a key without reading the database."""
-        return self._projection.state.by_digest.get(digest)
+        """Return the holder of a valid key without reading the database."""
+        key = self._projection.state.by_digest.get(digest)
+        if key is None or (key.until != NEVER and self.now() >= key.until):
+            return None
+        return key
+
+    def expired(self, digest: str) -> Key | None:
+        """Return the holder of a key that has expired, without reading the database."""
+        key = self._projection.state.by_digest.get(digest)
+        return key if key is not None and self.now() >= key.until else None
+
+    def why_not(self, digest: str, what: str = "the key") -> str:
+        """Return why a key is not valid: that it expired is told to whoever has it."""
+        if (key := self.expired(digest)) is not None:
+            return EXPIRED.format(key.name, rfc3339(key.until))
+        return f"{what} is not valid, or was revoked"
+
+    def now(self) -> int:
+        """Return the stamp at which keys are looked at: it never goes back behind one by which
+        anything was decided.
+        """
+        return max(self._clock(), self._projection.state.time, self._latest())
 
     @property
     def seen(self) -> Tree:
@@ -218,8 +293,7 @@ class Credentials:
     def ring(self) -> tuple[KeyRing, int]:
         """Return the fold, up to date, and the present stamp."""
         self.refresh()
-        ring = self._projection.state
-        return ring, max(self._clock(), ring.time)
+        return self._projection.state, self.now()
 
     def record(
         self,
@@ -235,7 +309,7 @@ class Credentials:
         with self._ledgers.writing(LEDGER) as writing, kept.lock:
             kept.follow(writing.head(LEDGER), lambda first: writing.read(LEDGER, first, 1000))
             ring = kept.state
-            now = max(self._clock(), ring.time)
+            now = self.now()
             written = decide(ring, now)
             if isinstance(written, int):
                 return Event.from_bytes(writing.read(LEDGER, written, 1)[0].body)

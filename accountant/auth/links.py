@@ -53,7 +53,7 @@ class Links:
             text = f"nobody signs in as a {role}: choose {', '.join(PEOPLE)}"
             raise Invalid("unknown-role", text)
 
-        def made(ring: KeyRing) -> str:
+        def made(ring: KeyRing, now: int) -> str:
             check_nobodys(ring, name)
             return LINK_PROPOSED if takes_two(ring, role) else LINKED
 
@@ -67,15 +67,15 @@ class Links:
             raise Forbidden("role-not-allowed", text)
         body = {"name": holder.name, "role": holder.role, "key": key}
 
-        def made(ring: KeyRing) -> str:
-            if key not in ring.by_digest:
-                raise Problem("unauthenticated", f"the key of {holder.name} was revoked")
+        def made(ring: KeyRing, now: int) -> str:
+            if ring.valid(key, now) is None:
+                raise Problem("unauthenticated", f"the key of {holder.name} was revoked, or ended")
             return LINKED
 
         return self._create(body, holder.name, minutes, made)
 
     def _create(
-        self, body: dict[str, Any], by: str, minutes: int, kind: Callable[[KeyRing], str]
+        self, body: dict[str, Any], by: str, minutes: int, kind: Callable[[KeyRing, int], str]
     ) -> tuple[str, Event]:
         if not 1 <= minutes <= MOST_MINUTES:
             text = f"a link is valid for 1 to {MOST_MINUTES} minutes, not for {minutes}"
@@ -84,6 +84,6 @@ class Links:
         told = body | {"digest": code_digest(code), "minutes": minutes}
 
         def decided(ring: KeyRing, now: int) -> Written:
-            return kind(ring), told
+            return kind(ring, now), told
 
         return code, self._credentials.record(by, decided)

@@ -3,6 +3,9 @@
 Every credential is somebody's: a ``Key`` has the name that stands in events, a role, and who made
 it, which is what rules about two people look at (budget/decide/proposing.py). A person who has
 signed in acts as the key that their link, or their provider's word, amounts to.
+
+A key may have an end, and a scope: the populations that it reaches. Neither ever changes; who is to
+have more gets another key, which is proposed as keys are.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from accountant.budget.commands import DAY, PROPOSAL_DAYS, KeyMade, Role
 from accountant.budget.decide.proposing import CONFIRMS, NEW_KEY, same_person
-from accountant.budget.errors import NotFound
+from accountant.budget.errors import Forbidden, NotFound
 from accountant.budget.facts import SECOND
 from accountant.budget.proposals import Proposal, Status, digest_of
 from accountant.ledger.events import Event, rfc3339
@@ -34,10 +37,14 @@ TYPES: Final = frozenset(
 )
 CREATES: Final = {CREATED: "create_key", LINKED: "create_link"}
 """What a proposal of each is called, as commands are."""
+BOUNDS: Final = ("days", "populations")
+"""What an event that makes a key says of its end and its scope."""
 _PROPOSES: Final = {PROPOSED: CREATED, LINK_PROPOSED: LINKED}
 LONGEST: Final = 30 * DAY * SECOND
 """The longest session that a setting can allow: what began before is over."""
 HOUR: Final = 3_600 * SECOND
+NEVER: Final = 2**63
+"""The end of a key that has none."""
 Identity = tuple[str, str]
 """Issuer and subject: who somebody is for a provider."""
 
@@ -45,13 +52,35 @@ Identity = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class Key:
     """The holder of an API key, or of what counts as one: the name in events, and the role; who
-    made it, all that had a part in it, and when (microseconds since 1970).
+    made it, all that had a part in it, and when (microseconds since 1970); the stamp from which on
+    it is refused; and the populations that it reaches, None for all.
     """
 
     name: str
     role: Role
     makers: tuple[str, ...] = ()
     made: int = 0
+    until: int = NEVER
+    populations: frozenset[str] | None = None
+
+    def reaches(self, population: str) -> bool:
+        """Return whether a population is in the key's scope."""
+        return self.populations is None or population in self.populations
+
+    def check_scope(self, population: str | None) -> None:
+        """Raise what an unknown population raises for one out of scope, be there one or not.
+        Without a population the call is about all of them: Forbidden for a key that has a scope.
+        """
+        if self.populations is None:
+            return
+        if population is None:
+            text = (
+                f"key {self.name!r} is for {', '.join(sorted(self.populations))}; this call is "
+                "about all populations"
+            )
+            raise Forbidden("outside-scope", text)
+        if population not in self.populations:
+            raise NotFound("unknown-population", f"no population is called {population!r}")
 
     def facts(self) -> KeyMade:
         """Return what a confirmation records of the key."""
@@ -118,6 +147,7 @@ class KeyRing:
         kind = _PROPOSES[event.type]
         self.asked[event.sequence] = kind, event.body
         name, role = event.body["name"], event.body["role"]
+        bounds = {one: event.body[one] for one in BOUNDS if one in event.body}
         what = "key" if kind == CREATED else "link"
         self.proposals[event.sequence] = Proposal(
             sequence=event.sequence,
@@ -125,7 +155,7 @@ class KeyRing:
             time=event.time,
             expires=event.time + PROPOSAL_DAYS * DAY * SECOND,
             digest=digest,
-            command={"type": CREATES[kind], "name": name, "role": role},
+            command={"type": CREATES[kind], "name": name, "role": role} | bounds,
             effect={what: [name], "role": role},
         )
 
@@ -143,14 +173,24 @@ class KeyRing:
         body = event.body
         confirms = body.get("confirms")
         makers = (confirms["proposer"], event.by) if confirms else (event.by,)
-        key = Key(body["name"], body["role"], makers, event.time)
+        key = Key(
+            name=body["name"],
+            role=body["role"],
+            makers=makers,
+            made=event.time,
+            until=event.time + body["days"] * DAY * SECOND if "days" in body else NEVER,
+            populations=frozenset(body["populations"]) if "populations" in body else None,
+        )
         self.by_name.setdefault(key.name, []).append(key)
         if key.role in CONFIRMS:
             self.custodians.add(key.name)
         return key
 
     def _created(self, event: Event) -> None:
-        self.by_digest[event.body["digest"]] = self._new(event)
+        """Make a key. One of its name that has ended is forgotten: its makers are not."""
+        key, now = self._new(event), event.time
+        kept = {d: k for d, k in self.by_digest.items() if k.name != key.name or now < k.until}
+        self.by_digest = kept | {event.body["digest"]: key}
 
     def _linked(self, event: Event) -> None:
         body = event.body
@@ -195,6 +235,15 @@ class KeyRing:
 
     def _end(self, ends: Callable[[int, Entered], bool]) -> None:
         self.entered = {n: one for n, one in self.entered.items() if not ends(n, one)}
+
+    def valid(self, digest: str, now: int) -> Key | None:
+        """Return the key of a digest, if it is valid at the stamp ``now``."""
+        key = self.by_digest.get(digest)
+        return key if key is not None and now < key.until else None
+
+    def has_valid(self, name: str, now: int) -> bool:
+        """Return whether there is a valid key of a name."""
+        return any(key.name == name and now < key.until for key in self.by_digest.values())
 
     def known(self, number: int) -> Proposal:
         """Return a proposal. Raise NotFound."""

@@ -67,7 +67,7 @@ class Sessions:
 
         def signed_in(ring: KeyRing, now: int) -> Written:
             valid = ring.links.get(digest)
-            if valid is None or now >= valid.until:
+            if valid is None or now >= min(valid.until, valid.key.until):
                 raise Problem("unauthenticated", INVALID_CODE)
             return SIGNED_IN, {"link": valid.sequence, "role": valid.key.role}
 
@@ -95,7 +95,7 @@ class Sessions:
         entered = ring.entered.get(row.sequence) if row else None
         if row is None or entered is None:
             return None
-        until = entered.time + self.longest
+        until = min(entered.time + self.longest, entered.key.until)
         if now >= until or now >= row.used + self._idle or now < row.used - _BACK:
             return None
         if now > row.used + min(_TOUCH, self._idle // 10):

@@ -51,7 +51,7 @@ def approve(
     """Approve another person's request."""
     command = ApproveGrant(grant=grant, digest=digest, reason=reason)
     with common.local_service() as service:
-        by, key = person(service, key_file)
+        by, key = person(service, key_file, population)
         [*_, event] = service.confirm(population, Envelope(by, command), key).events
     common.show(f"{grant}: approved, and granted as g{event.sequence}")
 
@@ -64,6 +64,6 @@ def decline_grant(
         raise Invalid("approval-digest", "a request is declined by its digest: --digest")
     command = DeclineGrant(grant=grant, digest=digest, reason=reason)
     with common.local_service() as service:
-        by, key = person(service, key_file)
+        by, key = person(service, key_file, population)
         [*_, event] = service.confirm(population, Envelope(by, command), key).events
     common.show(f"{grant}: declined, event {event.sequence}")

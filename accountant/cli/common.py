@@ -106,6 +106,7 @@ def local_service() -> Iterator[Service]:
         snapshots=Snapshots(chosen.home),
         most_waiting=chosen.most_waiting,
         callbacks=callbacks_of(chosen),
+        key_days=chosen.key_days,
     )
     try:
         service.ledgers.names()  # fail now if the database is missing or not migrated

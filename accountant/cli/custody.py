@@ -91,7 +91,7 @@ def accept_time(
     _one_of_two(reason, confirm, digest)
     clock = rfc3339(wall_clock())
     with common.local_service() as service:
-        by, key = person(service, key_file)
+        by, key = person(service, key_file, population)
         if reason is not None:
             asked = Envelope(by, AcceptTime(clock=clock, reason=reason))
             [event] = service.execute(population, asked).events
@@ -152,7 +152,7 @@ def recover(
     vault = Vault(chosen.home)
     _one_of_two(reason, confirm, digest)
     with common.local_service() as service:
-        by, key = person(service, key_file)
+        by, key = person(service, key_file, population)
         if reason is not None:
             event = recovery.propose(service.ledgers, vault, population, by=by, reason=reason)
             show_proposal(proposal_of(event), population)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from accountant.auth.keys import Key
+from accountant.auth.keys import Key, key_digest
 from accountant.budget.commands import ConfirmChange, DeclineChange, Envelope
 from accountant.budget.decide.proposing import why
 from accountant.budget.depletion import told_of
@@ -124,21 +124,24 @@ def _close(
     close: Callable[[Service, str | None, str, Key | None], Event],
 ) -> None:
     with common.local_service() as service:
-        event = close(service, about, *person(service, key_file))
+        event = close(service, about, *person(service, key_file, about))
     common.show(f"proposal {proposal}: {how}, event {event.sequence} ({event.type})")
 
 
-def person(service: Service, key_file: Path | None) -> tuple[str, Key | None]:
-    """Return who confirms or declines: the holder of a key, or the user of this machine. Raise
-    Problem for a key that is not valid, Forbidden for one that may not.
+def person(
+    service: Service, key_file: Path | None, population: str | None
+) -> tuple[str, Key | None]:
+    """Return who confirms or declines in a population, None for keys: the holder of a key, or the
+    user of this machine. Raise Problem for a key that is not valid, or may not.
     """
     if key_file is None:
         return common.operator(), None
-    key = service.credentials.find(key_file.read_text("ascii").strip())
-    if key is None:
-        raise Problem("unauthenticated", f"the key in {key_file} is not valid")
+    secret, keys = key_file.read_text("ascii").strip(), service.credentials
+    if (key := keys.find(secret)) is None:
+        raise Problem("unauthenticated", keys.why_not(key_digest(secret), f"the key in {key_file}"))
     if key.role not in ("admin", "officer"):
         raise Forbidden("role-not-allowed", f"{key.name} is no admin or officer")
+    key.check_scope(population)
     return key.name, key
 
 

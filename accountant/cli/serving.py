@@ -109,8 +109,17 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
 def create_key(
     role: Annotated[str, typer.Option(help="admin, pipeline, officer or auditor")],
     name: Annotated[str, typer.Option(help="the client's name in events")],
+    days: Annotated[
+        int | None, typer.Option(help="valid for so many days; default: no end")
+    ] = None,
+    population: Annotated[
+        list[str] | None, typer.Option("--population", "-p", help="reaches only this; may repeat")
+    ] = None,
 ) -> None:
     """Create an API key and print it, alone on its line. It is shown only once.
+
+    From its end on the service refuses it. One with populations reaches only these, and sees no
+    others. Neither changes later: who is to have more gets another key.
 
     Once there were two keys of administrators or officers, a further one is only proposed: it is
     valid when another person has confirmed it (confirm --keys).
@@ -118,7 +127,12 @@ def create_key(
     if role not in get_args(Role):
         raise Invalid("unknown-role", f"unknown role {role!r}: " + ", ".join(get_args(Role)))
     with common.local_service() as service:
-        typer.echo(service.credentials.create(name, cast("Role", role), by=common.operator()))
+        secret = service.credentials.create(
+            name, cast("Role", role), common.operator(), days, population or ()
+        )
+        typer.echo(secret)
+        if unknown := sorted(set(population or ()) - set(service.populations())):
+            common.say(f"no population is called {' or '.join(unknown)} yet", "yellow")
         found, now = service.credentials.proposals()
         for one in found:
             if one.is_open(now) and one.command["name"] == name:

@@ -9,7 +9,7 @@ Body = dict[str, Any]
 """A JSON object."""
 _OURS: Final = "urn:accountant:problem:"
 _UNHEARD: Final = frozenset(
-    {"unauthenticated", "role-not-allowed", "unknown-population", "no-such-page",
+    {"unauthenticated", "role-not-allowed", "outside-scope", "unknown-population", "no-such-page",
      "method-not-allowed"}
 )  # fmt: skip
 """What the service says of the key and the address, before it reads a request."""

@@ -55,6 +55,7 @@ class Settings:
     oidc_role_claim: str = "groups"
     oidc_roles: str = ""
     oidc_name_claim: str = "preferred_username"
+    key_days: int = _within(0, 36_500, 0)
     session_hours: float = _within(0.1, 24 * 30, 12.0)
     session_idle_minutes: float = _within(1, 24 * 60, 30.0)
 

@@ -153,9 +153,11 @@ def session_of(request: Request) -> Session | None:
     return console_of(request).sessions.find(token) if token else None
 
 
-def visitor(*roles: Role) -> Callable[..., Visitor]:
-    """Return a dependency: the visitor, who must have one of ``roles``; any, if none are named.
-    Without a session a page is shown after the visitor has signed in.
+def visitor(*roles: Role, anywhere: bool = False) -> Callable[..., Visitor]:
+    """Return a dependency: the visitor, who must have one of ``roles``; any, if none are named; and
+    whose key must reach the population in the path, or all populations if it names none. A page
+    that shows everybody their own is ``anywhere``. Without a session a page is shown after the
+    visitor has signed in.
     """
 
     def found(request: Request) -> Visitor:
@@ -168,6 +170,9 @@ def visitor(*roles: Role) -> Callable[..., Visitor]:
             needs = " or ".join(roles)
             text = f"You have the role {session.key.role}; this page needs {needs}."
             raise Refused(403, text)
+        population = request.path_params.get("population")
+        if population is not None or not anywhere:
+            session.key.check_scope(population)
         return Visitor.of(session)
 
     found.roles = roles  # type: ignore[attr-defined]
@@ -175,10 +180,13 @@ def visitor(*roles: Role) -> Callable[..., Visitor]:
 
 
 def form(
-    *required: str, optional: tuple[str, ...] = (), roles: tuple[Role, ...] = ()
+    *required: str,
+    optional: tuple[str, ...] = (),
+    roles: tuple[Role, ...] = (),
+    anywhere: bool = False,
 ) -> Callable[..., Awaitable[Form]]:
     """Return a dependency: a form of a visitor with one of ``roles``, with its fields."""
-    who = visitor(*roles)
+    who = visitor(*roles, anywhere=anywhere)
 
     async def found(request: Request, sent: Visitor = Depends(who)) -> Form:  # noqa: B008
         fields = await fields_of(request, (*required, CSRF), optional)

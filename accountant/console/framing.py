@@ -37,6 +37,10 @@ class Visit:
         """The time of the service's clock, in microseconds."""
         return self.service.time()
 
+    def populations(self) -> list[str]:
+        """Return the names of all populations that the visitor's key reaches, in order."""
+        return [name for name in self.service.populations() if self.visitor.key.reaches(name)]
+
     def look(self, population: str, question: Question[T]) -> T | Behind:
         """Return facts of a population, or how far it was read. Raise NotFound, StoreError."""
         self.service.known(population)
@@ -61,16 +65,16 @@ class Visit:
         **facts: Any,
     ) -> HTMLResponse:
         """Return a page. ``here`` is the entry of the navigation that it belongs to."""
-        names = self.service.populations()
+        names = self.populations()
         shown = population or (names[0] if len(names) == 1 else None)
         who = self.visitor
         frame = Frame(who.name, who.role, who.csrf, here, shown, tuple(names), self.now, fresh)
         return HTMLResponse(render(template, frame, **facts), status)
 
 
-def visit(*roles: Role) -> Callable[..., Visit]:
-    """Return a dependency: a visit by somebody with one of ``roles``."""
-    who = visitor(*roles)
+def visit(*roles: Role, anywhere: bool = False) -> Callable[..., Visit]:
+    """Return a dependency: a visit by somebody with one of ``roles`` (``visitor``)."""
+    who = visitor(*roles, anywhere=anywhere)
 
     def found(request: Request, looking: Visitor = Depends(who)) -> Visit:  # noqa: B008
         return visit_of(request, looking)
@@ -86,3 +90,5 @@ def visit_of(request: Request, looking: Visitor) -> Visit:
 
 Overseen = Annotated[Visit, Depends(visit(*OVERSEE))]
 """By those who may see everything: administrators, officers, auditors."""
+OverseenAnywhere = Annotated[Visit, Depends(visit(*OVERSEE, anywhere=True))]
+"""Likewise, of a page that shows only the populations that the visitor's key reaches."""

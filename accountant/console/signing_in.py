@@ -155,14 +155,14 @@ def _callback(request: Request) -> str:
 
 
 @router.get("/session")
-def show_session(who: Annotated[Visitor, Depends(visitor())]) -> Response:
+def show_session(who: Annotated[Visitor, Depends(visitor(anywhere=True))]) -> Response:
     """Show who has signed in, and a button that ends the session."""
     until = rfc3339(who.until)[:16].replace("T", " ")
     return HTMLResponse(render("session.html.j2", who=who, until=until))
 
 
 @router.post("/signout")
-def sign_out(request: Request, sent: Annotated[Form, Depends(form())]) -> Response:
+def sign_out(request: Request, sent: Annotated[Form, Depends(form(anywhere=True))]) -> Response:
     """End the session, here and in all copies of the cookie."""
     console = console_of(request)
     console.sessions.end(cookie_of(request, COOKIE))

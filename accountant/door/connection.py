@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
-from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
+from accountant.door.keys import NO_KEY, secret_of
 from accountant.door.messages import CONTINUE, Refused, Reply, Request, shown, wire
 from accountant.door.places import SMALL, Line, busy
 from accountant.door.reading import END, HEAD_BYTES, Chunks, Head, check_begun
@@ -224,7 +224,8 @@ class Connection(asyncio.Protocol):
                 text = _GUESSED.format(wait)
                 raise Refused("too-many-wrong-keys", 429, text, closes=False, seconds=wait)
             else:
-                raise Refused("unauthenticated", 401, WRONG_KEY.format(_HEADER), closes=False)
+                text = self.door.keys.why_not(head.authorization)
+                raise Refused("unauthenticated", 401, text, closes=False)
         except Refused as refusal:
             self.refuse(refusal)
         self._resume()
@@ -310,7 +311,8 @@ class Connection(asyncio.Protocol):
         method, path = (head.method, shown(head.path)) if head and not head.misplaced else ("", "")
         took = time.perf_counter() - exchange.started
         self.door.log.note(method, path, reply.status, exchange.id, reply.client, took)
-        if reply.status == 401 and head is not None and head.authorization:
+        sent = head.authorization if head else ""
+        if reply.status == 401 and sent and not self.door.keys.expired(sent):
             self.door.attempts.wrong(self.address)
         if self._state is State.END:
             reply.drop()

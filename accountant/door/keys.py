@@ -17,9 +17,13 @@ from accountant.auth.keys import Credentials, key_digest
 _MOST_ADDRESSES: Final = 10_000
 _SELDOM: Final = 1.0  # Seconds between two lookups for addresses that have guessed too often
 NO_KEY: Final = "send an API key: {}: Bearer <key>; `accountant keys create` makes one"
-WRONG_KEY: Final = "the key in {} is not valid, or was revoked"
-"""Problems of a request whose key stands in the header ``{}``."""
+"""The problem of a request without a key in the header ``{}``."""
 _log = structlog.get_logger()
+
+
+def wrong_key(keys: Credentials, digest: str, header: str) -> str:
+    """Return the problem of a key that is not valid, which stands in a header."""
+    return keys.why_not(digest, f"the key in {header}")
 
 
 def secret_of(authorization: str) -> str:
@@ -36,6 +40,15 @@ class KeyCheck:
         self._thread = ThreadPoolExecutor(1, "door-keys")
         self._reading: asyncio.Future[None] | None = None
         self._read = 0.0
+
+    def expired(self, authorization: str) -> bool:
+        """Return whether the key has expired: whoever has it does not guess."""
+        secret = secret_of(authorization)
+        return bool(secret) and self._keys.expired(key_digest(secret)) is not None
+
+    def why_not(self, authorization: str) -> str:
+        """Return why the key is not valid, without reading the database."""
+        return wrong_key(self._keys, key_digest(secret_of(authorization)), "Authorization")
 
     def known(self, authorization: str) -> bool:
         """Return whether this process knows the key, without reading the database."""

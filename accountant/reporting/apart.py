@@ -33,15 +33,22 @@ class _Asked(NamedTuple):
     population: str
     published: Signed | None
     forms: Sequence[str]
+    reached: frozenset[str] | None
     cores: Collection[int]
 
 
 def report_texts(
-    service: Service, population: str, published: Signed | None, forms: Sequence[str]
+    service: Service,
+    population: str,
+    published: Signed | None,
+    forms: Sequence[str],
+    reached: frozenset[str] | None = None,
 ) -> dict[str, str]:
-    """Return the report in each of ``forms``. Raise StoreError, or NotFound without a ledger."""
+    """Return the report in each of ``forms``, for somebody who reaches these populations, by
+    default all. Raise StoreError, or NotFound without a ledger.
+    """
     service.known(population)
-    asked = _Asked(service.ledgers.url, population, published, forms, cores.USABLE)
+    asked = _Asked(service.ledgers.url, population, published, forms, reached, cores.USABLE)
     if service.head(population).size < WORTH or home_made() or os.name != "posix":
         return _texts(service.ledgers, asked)
     with _one, Helpers("accountant.reporting.apart", 1) as helpers:
@@ -57,7 +64,7 @@ def report_texts(
 
 
 def _texts(ledgers: Ledgers, asked: _Asked) -> dict[str, str]:
-    report = report_of(ledgers, asked.population, asked.published)
+    report = report_of(ledgers, asked.population, asked.published, asked.reached)
     return {form: rendered(report, form) for form in asked.forms}
 
 

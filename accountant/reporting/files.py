@@ -64,13 +64,23 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 """Prefixes that make a spreadsheet read a cell as a formula, or skip its first character."""
 
 
-def report_of(ledgers: Ledgers, population: str, published: Signed | None) -> Report:
-    """Return the report of what is committed. Raise StoreError, or ValueError if it is damaged."""
+def report_of(
+    ledgers: Ledgers,
+    population: str,
+    published: Signed | None,
+    reached: frozenset[str] | None = None,
+) -> Report:
+    """Return the report of what is committed, which names only ``reached`` populations, if not
+    None. Raise StoreError, or ValueError if it is damaged.
+    """
     # Imported late, as below: a service makes one report a day, most commands none.
     from accountant.reporting.model import build_report  # noqa: PLC0415
 
     texts = Texts(partial(ledgers.texts, population))
-    elsewhere = ledgers.elsewhere(population)
+    elsewhere = {
+        dataset: [use for use in uses if reached is None or use.ledger in reached]
+        for dataset, uses in ledgers.elsewhere(population).items()
+    }
     return build_report(population, ledgers.stream(population), texts, published, elsewhere)
 
 

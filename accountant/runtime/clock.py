@@ -105,6 +105,8 @@ class TrustedClock:
         self._lock = threading.Lock()
         self._since: int | None = None
         self._ahead = LONGEST
+        self.latest = 0
+        """The latest stamp that any ledger got, or would have got, here."""
 
     def start(self, since: int, ahead: int) -> None:
         """Start the service: ``since`` is when a ledger was last written to, or the clock last
@@ -130,7 +132,9 @@ class TrustedClock:
             doubt = None if sound else Doubt(state.ledger, now, earliest, state.time)
             if not believed:
                 self._log_doubt(state.ledger, doubt)
-        return CheckedTime(state.time if doubt else now, doubt)
+        stamp = state.time if doubt else now
+        self.latest = max(self.latest, stamp, state.time)
+        return CheckedTime(stamp, doubt)
 
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:
         """Return the bounds of a sound reading; a minute before the first is sound too."""

@@ -87,7 +87,8 @@ class Dispatcher:
         known = self._credentials.remembered
         for one in batch:
             if one.key is not None and known(one.key) is None:
-                one.outcome = Problem("unauthenticated", "the key is not valid, or was revoked")
+                text = self._credentials.why_not(one.key)
+                one.outcome = Problem("unauthenticated", text)
         return [one for one in batch if one.outcome is None]
 
 

@@ -62,9 +62,11 @@ class Service(Reader):
         ticks: Callable[[], int] = ticks,
         most_waiting: int = MOST_WAITING,
         callbacks: frozenset[Origin] = frozenset(),
+        key_days: int = 0,
     ) -> None:
         super().__init__(ledgers, clock, vault, snapshots, ticks)
-        self.credentials = Credentials(ledgers, clock)
+        latest = partial(getattr, self._clock, "latest")
+        self.credentials = Credentials(ledgers, clock, key_days, latest)
         self.callbacks = callbacks
         self.console = ""
         """The address of the console, if people reach it at one that is known."""

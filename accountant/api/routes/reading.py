@@ -84,7 +84,7 @@ def show_report(
     """Show the compliance report."""
     media = {"html": "text/html", "json": "application/json", "csv": "text/csv"}[form]
     published = publisher.last_published(population)
-    text = report_texts(service, population, published, [form])[form]
+    text = report_texts(service, population, published, [form], key.populations)[form]
     return Response(text, media_type=media, headers=_REPORT_HEADERS)
 
 

@@ -37,6 +37,7 @@ from accountant.api.requests import (
     ask,
     narrowed_to,
 )
+from accountant.auth.keys import Key
 from accountant.budget.commands import (
     PROPOSAL_DAYS,
     AdoptPolicy,
@@ -56,6 +57,7 @@ from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset
 from accountant.budget.state import State
 from accountant.budget.typical import kept_orders
+from accountant.runtime.service import Service
 
 router = of_a_population("registering")
 
@@ -88,7 +90,7 @@ def show_population(population: Name, key: Reader, service: TheService) -> JSONR
     state, client = service.state(population), narrowed_to(key)
     adopted = state.adopted
     policy = adopted.policy if adopted else None
-    elsewhere = service.elsewhere(population) if client is None else {}
+    elsewhere = _elsewhere(service, population, key) if client is None else {}
     data: Iterable[Dataset] = state.datasets.values()
     if client is not None:
         data = [replace(one, also=(), confirmed_by=None) for one in data]
@@ -175,7 +177,16 @@ def register_dataset(
     if (proposed := proposed_by(answer)) is not None:
         return proposed
     registered = service.state(population).datasets[dataset]
-    return JSONResponse(_dataset(registered, service.elsewhere(population)))
+    return JSONResponse(_dataset(registered, _elsewhere(service, population, key)))
+
+
+def _elsewhere(service: Service, population: str, key: Key) -> dict[str, list[str]]:
+    """Return where else the datasets are used, of the populations that the key reaches."""
+    found = service.elsewhere(population)
+    return {
+        dataset: [use for use in uses if key.reaches(use.partition("/")[0])]
+        for dataset, uses in found.items()
+    }
 
 
 def _dataset(one: Dataset, elsewhere: Mapping[str, Sequence[str]]) -> models.Dataset:

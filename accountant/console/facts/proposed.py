@@ -24,6 +24,15 @@ def _returned(command: Command) -> str:
     return f"Give back what grant {command['grant']} did not use?"
 
 
+def _key(command: Command) -> str:
+    """Say what a key would reach, and for how long, where that is bounded."""
+    days, reached = command.get("days"), command.get("populations")
+    parts = [f"Make a key of the role {command['role']}, {command['name']}"]
+    parts += [f"for {' and '.join(reached)} only"] if reached else []
+    parts += [f"for {days} {'day' if days == 1 else 'days'}"] if days else []
+    return f"{', '.join(parts)}?"
+
+
 _QUESTIONS: Final[dict[str, Callable[[Command], str]]] = {
     "adopt_policy": _policy,
     "register_dataset": _dataset,
@@ -36,7 +45,7 @@ _QUESTIONS: Final[dict[str, Callable[[Command], str]]] = {
     "recover": lambda command: "Recover the ledger under another name?",
     "accept_time": lambda command: "Accept the clock of the service?",
     "create_link": lambda command: f"Let {command['name']} sign in as {command['role']}?",
-    "create_key": lambda command: f"Make a key of the role {command['role']}, {command['name']}?",
+    "create_key": _key,
 }
 
 

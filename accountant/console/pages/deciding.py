@@ -51,12 +51,20 @@ Decided = Annotated[Posted, Depends(_posted)]
 """The form of a decision, sent by somebody who may decide."""
 
 
-def holders(service: Service) -> list[Key]:
-    """Return whoever can decide, or act otherwise: holders of keys and links, and who signed in."""
-    ring, _ = service.credentials.ring()
+def holders(service: Service, population: str | None) -> list[Key]:
+    """Return whoever can decide in a population, None for all, or act otherwise there: holders of
+    keys and links, and who signed in.
+    """
+    ring, now = service.credentials.ring()
     links = [one.key for one in ring.links.values()]
     sessions = [one.key for one in ring.entered.values()]
-    return list(dict.fromkeys([*ring.by_digest.values(), *links, *sessions]))
+    held = [*ring.by_digest.values(), *links, *sessions]
+    found = [one for one in held if now < one.until and _reaches(one, population)]
+    return list(dict.fromkeys(found))
+
+
+def _reaches(key: Key, population: str | None) -> bool:
+    return key.populations is None if population is None else key.reaches(population)
 
 
 class Choice(Struct, frozen=True):

@@ -15,7 +15,7 @@ from accountant.budget.errors import Problem
 from accountant.console.access import pages
 from accountant.console.facts.accounts import Row
 from accountant.console.facts.home import KINDS, MOST_ROWS, HomeFacts, Need, home
-from accountant.console.framing import Overseen, Visit
+from accountant.console.framing import OverseenAnywhere, Visit
 from accountant.ledger.events import microseconds
 from accountant.reporting.custody import LedgerFacts
 from accountant.reporting.desk import Behind
@@ -56,10 +56,10 @@ router = pages()
 
 @router.get("")
 def show_home(
-    visit: Overseen, exact: Annotated[bool, Query(description="unrounded")] = False
+    visit: OverseenAnywhere, exact: Annotated[bool, Query(description="unrounded")] = False
 ) -> HTMLResponse:
     """Show what needs somebody, over all populations."""
-    found = [(name, _looked_at(visit, name)) for name in visit.service.populations()]
+    found = [(name, _looked_at(visit, name)) for name in visit.populations()]
     return visit.page("home.html.j2", "home", fresh=True, exact=exact, **told(found, visit.now))
 
 

@@ -259,7 +259,7 @@ def _page(
     sent: Sent,
     tried: Looked | Working | Failed | None = None,
 ) -> HTMLResponse:
-    asked = holders(visit.service) if can is not None else ()
+    asked = holders(visit.service, population) if can is not None else ()
     return visit.page(
         "proposal.html.j2",
         "proposals" if population else "keys",

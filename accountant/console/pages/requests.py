@@ -181,7 +181,7 @@ def _page(
         def check(by: str, key: KeyMade | None) -> None:
             check_person(first, by, key, now)
 
-        found = people(holders(visit.service), one.by, check, now)
+        found = people(holders(visit.service, population), one.by, check, now)
     return visit.page(
         "request.html.j2",
         "requests",
