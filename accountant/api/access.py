@@ -53,9 +53,10 @@ ThePublisher = Annotated[Publisher, _of_the_app("publisher")]
 Authorization = Annotated[str | None, Header(include_in_schema=False)]
 
 
-def caller(*roles: Role) -> Callable[..., Key]:
+def caller(*roles: Role, anywhere: bool = False) -> Callable[..., Key]:
     """Return a dependency: the caller's key, which must have one of ``roles``, and reach the
-    population in the path. No call gets a key in another way, so none can forget its scope.
+    population in the path, or all populations if it names none. No call gets a key in another way,
+    so none can forget its scope; one about the key itself is ``anywhere``.
     """
 
     def authenticate(
@@ -67,7 +68,9 @@ def caller(*roles: Role) -> Callable[..., Key]:
             needs = " or ".join(roles)
             text = f"key {key.name!r} has the role {key.role}; this call needs {needs}"
             raise Forbidden("role-not-allowed", text)
-        key.check_scope(request.path_params.get("population"))
+        population = request.path_params.get("population")
+        if population is not None or not anywhere:
+            key.check_scope(population)
         return key
 
     authenticate.roles = roles  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from accountant.api import problems
 from accountant.api.access import Call, TheService
 from accountant.api.answers import ready
 from accountant.api.models.reading import Health
-from accountant.api.routes import approving, proposing, reading, registering, spending
+from accountant.api.routes import approving, keys, proposing, reading, registering, spending
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
@@ -49,7 +49,7 @@ def readyz(service: TheService) -> Health:
 # As they were built: include_router would build each anew for each app, a third of a start.
 for router in (
     *(registering.router, spending.router, spending.sessions),
-    *(proposing.router, proposing.keys, approving.router),
+    *(proposing.router, proposing.keys, keys.router, approving.router),
     *(reading.router, reading.evidence),
 ):
     calls.routes.extend(router.routes)

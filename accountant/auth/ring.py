@@ -10,7 +10,7 @@ have more gets another key, which is proposed as keys are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,7 @@ from accountant.ledger.events import Event, rfc3339
 
 LEDGER: Final = "_service"
 CREATED: Final = "key.created.v1"
+ROTATED: Final = "key.rotated.v1"
 REVOKED: Final = "key.revoked.v1"
 PROPOSED: Final = "key.proposed.v1"
 DECLINED: Final = "key.declined.v1"
@@ -32,13 +33,15 @@ SIGNED_IN: Final = "person.signed_in.v1"
 SIGNED_OUT: Final = "person.signed_out.v1"
 TURNED_AWAY: Final = "person.refused.v1"
 TYPES: Final = frozenset(
-    {CREATED, REVOKED, PROPOSED, DECLINED, LINKED, LINK_PROPOSED}
+    {CREATED, ROTATED, REVOKED, PROPOSED, DECLINED, LINKED, LINK_PROPOSED}
     | {SIGNED_IN, SIGNED_OUT, TURNED_AWAY}
 )
 CREATES: Final = {CREATED: "create_key", LINKED: "create_link"}
 """What a proposal of each is called, as commands are."""
-BOUNDS: Final = ("days", "populations")
-"""What an event that makes a key says of its end and its scope."""
+RENEWS: Final = "renew_key"
+"""What that of a key is called that takes the place of another one of its name."""
+BOUNDS: Final[tuple[str, ...]] = ("days", "populations", "hours")
+"""What an event that makes a key says of its end, its scope, and the end of those it replaces."""
 _PROPOSES: Final = {PROPOSED: CREATED, LINK_PROPOSED: LINKED}
 LONGEST: Final = 30 * DAY * SECOND
 """The longest session that a setting can allow: what began before is over."""
@@ -53,7 +56,8 @@ Identity = tuple[str, str]
 class Key:
     """The holder of an API key, or of what counts as one: the name in events, and the role; who
     made it, all that had a part in it, and when (microseconds since 1970); the stamp from which on
-    it is refused; and the populations that it reaches, None for all.
+    it is refused; the populations that it reaches, None for all; and when another secret of the
+    same name was made in its place, 0 if none was.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Key:
     made: int = 0
     until: int = NEVER
     populations: frozenset[str] | None = None
+    replaced: int = 0
 
     def reaches(self, population: str) -> bool:
         """Return whether a population is in the key's scope."""
@@ -147,7 +152,7 @@ class KeyRing:
         kind = _PROPOSES[event.type]
         self.asked[event.sequence] = kind, event.body
         name, role = event.body["name"], event.body["role"]
-        bounds = {one: event.body[one] for one in BOUNDS if one in event.body}
+        bounds: dict[str, Any] = {one: event.body[one] for one in BOUNDS if one in event.body}
         what = "key" if kind == CREATED else "link"
         self.proposals[event.sequence] = Proposal(
             sequence=event.sequence,
@@ -155,7 +160,12 @@ class KeyRing:
             time=event.time,
             expires=event.time + PROPOSAL_DAYS * DAY * SECOND,
             digest=digest,
-            command={"type": CREATES[kind], "name": name, "role": role} | bounds,
+            command={
+                "type": RENEWS if "rotates" in event.body else CREATES[kind],
+                "name": name,
+                "role": role,
+                **bounds,
+            },
             effect={what: [name], "role": role},
         )
 
@@ -173,10 +183,12 @@ class KeyRing:
         body = event.body
         confirms = body.get("confirms")
         makers = (confirms["proposer"], event.by) if confirms else (event.by,)
+        if "rotates" in body:
+            makers = (*makers, *self._made_lately(body["name"], event.time))
         key = Key(
             name=body["name"],
             role=body["role"],
-            makers=makers,
+            makers=tuple(dict.fromkeys(makers)),
             made=event.time,
             until=event.time + body["days"] * DAY * SECOND if "days" in body else NEVER,
             populations=frozenset(body["populations"]) if "populations" in body else None,
@@ -190,7 +202,39 @@ class KeyRing:
         """Make a key. One of its name that has ended is forgotten: its makers are not."""
         key, now = self._new(event), event.time
         kept = {d: k for d, k in self.by_digest.items() if k.name != key.name or now < k.until}
-        self.by_digest = kept | {event.body["digest"]: key}
+        self.by_digest = kept
+        if "rotates" in event.body:
+            self._end_later(event)
+        self.by_digest = self.by_digest | {event.body["digest"]: key}
+
+    def _rotated(self, event: Event) -> None:
+        """Another secret in place of one, by its own holder: nobody had a part in making it who had
+        none before, so its makers, when it was made and its end are those of the one.
+        """
+        key = self.by_digest[event.body["rotates"]]
+        self._end_later(event)
+        self.by_digest = self.by_digest | {event.body["digest"]: key}
+
+    def _end_later(self, event: Event) -> None:
+        """Let all keys of a name that is rotated go on for some hours only, and what is theirs."""
+        name, until = event.body["name"], event.time + event.body["hours"] * HOUR
+
+        def ending(key: Key) -> Key:
+            if key.name != name:
+                return key
+            return replace(key, until=min(key.until, until), replaced=event.time)
+
+        self.by_digest = {d: ending(key) for d, key in self.by_digest.items()}
+        self.links = {d: one._replace(key=ending(one.key)) for d, one in self.links.items()}
+        self.entered = {n: one._replace(key=ending(one.key)) for n, one in self.entered.items()}
+
+    def _made_lately(self, name: str, now: int) -> Iterator[str]:
+        """Return who had a part in making the keys of a name that are not yet old: to rotate one
+        hides nobody.
+        """
+        for key in self.by_name.get(name, ()):
+            if key.made > now - NEW_KEY:
+                yield from key.makers
 
     def _linked(self, event: Event) -> None:
         body = event.body
@@ -245,6 +289,15 @@ class KeyRing:
         """Return whether there is a valid key of a name."""
         return any(key.name == name and now < key.until for key in self.by_digest.values())
 
+    def current(self, name: str, now: int) -> tuple[str, Key] | None:
+        """Return the valid key of a name that no other was made in place of, and its digest."""
+        found = [
+            (digest, key)
+            for digest, key in self.by_digest.items()
+            if key.name == name and now < key.until and not key.replaced
+        ]
+        return found[-1] if found else None
+
     def known(self, number: int) -> Proposal:
         """Return a proposal. Raise NotFound."""
         if number not in self.proposals:
@@ -284,6 +337,7 @@ class KeyRing:
 
 _READERS: Final[dict[str, Callable[[KeyRing, Event], None]]] = {
     CREATED: KeyRing._created,
+    ROTATED: KeyRing._rotated,
     REVOKED: KeyRing._revoked,
     LINKED: KeyRing._linked,
     SIGNED_IN: KeyRing._signed_in,

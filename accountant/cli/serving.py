@@ -20,10 +20,11 @@ from accountant.config.settings import Settings
 from accountant.console.place import place_of
 from accountant.runtime import cores, memory
 from accountant.runtime.clock import ClockMark
+from accountant.runtime.service import Service
 from accountant.store.ledgers import shown
 
 _log = structlog.get_logger()
-keys = typer.Typer(help="Create, revoke, rotate and list keys.", no_args_is_help=True)
+keys = typer.Typer(help="Create, renew, revoke, rotate and list keys.", no_args_is_help=True)
 common.app.add_typer(keys, name="keys")
 
 
@@ -133,11 +134,35 @@ def create_key(
         typer.echo(secret)
         if unknown := sorted(set(population or ()) - set(service.populations())):
             common.say(f"no population is called {' or '.join(unknown)} yet", "yellow")
-        found, now = service.credentials.proposals()
-        for one in found:
-            if one.is_open(now) and one.command["name"] == name:
-                command = f"accountant confirm {one.sequence} --keys --digest {one.digest}"
-                common.say(f"it is valid once another person confirms: {command}", "yellow")
+        _say_proposed(service, name)
+
+
+def _say_proposed(service: Service, name: str) -> None:
+    """Say which command confirms a key that was only proposed."""
+    found, now = service.credentials.proposals()
+    for one in found:
+        if one.is_open(now) and one.command["name"] == name:
+            command = f"accountant confirm {one.sequence} --keys --digest {one.digest}"
+            common.say(f"it is valid once another person confirms: {command}", "yellow")
+            return
+
+
+@keys.command("renew")
+def renew_key(
+    name: Annotated[str, typer.Option(help="the API key's name")],
+    days: Annotated[
+        int | None, typer.Option(help="valid for so many days; default: as before")
+    ] = None,
+    hours: Annotated[int, typer.Option(help="hours that the old key goes on, 0 to 168")] = 24,
+) -> None:
+    """Make another secret of an API key and print it, alone on its line: same role, same scope.
+
+    You count as having made it. That of an admin or officer is only proposed, as a new one is.
+    Holders rotate their own keys over HTTP: POST /v1/keys/rotate.
+    """
+    with common.local_service() as service:
+        typer.echo(service.credentials.rotate(name, common.operator(), days, hours))
+        _say_proposed(service, name)
 
 
 @keys.command("revoke")

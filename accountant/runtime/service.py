@@ -202,6 +202,13 @@ class Service(Reader):
         with store_failures():
             return self.credentials.confirm(number, digest, by, key)
 
+    def rotate_key(self, digest: str, hours: int) -> tuple[str, Key, Key]:
+        """Make another secret for the holder of a valid key; return it, with the new key and the
+        old one. Raise Problem.
+        """
+        with store_failures():
+            return self.credentials.rotate_own(digest, hours)
+
     def decline_key(self, number: int, by: str, reason: str) -> Event:
         """Decline a key that was proposed; return the event. Raise Problem."""
         with store_failures():

@@ -70,6 +70,7 @@ NEVER = {
     "preview_batch": "records nothing",
     "record_invocations": "spends",
     "republish_answer": "gives nothing back",
+    "rotate_key": "leaves everybody who they were: see below",
 }
 COMMANDS = {
     "approve": "is another person's than whoever asked",
@@ -78,7 +79,8 @@ COMMANDS = {
     "decline": "keeps things as they are",
     "erase": "changes no sum",
     "import": "records what ran",
-    "keys": "proposes a third key that may confirm; the key that signs vouches for the next",
+    "keys": "proposes a third key that may confirm, and another secret of one; the key that signs "
+    "vouches for the next",
     "migrate": "changes the schema",
     "policy": "proposes a policy that loosens",
     "publish": "signs",
@@ -197,3 +199,37 @@ def test_nobody_confirms_for_another_in_one_request(made: World) -> None:
     ):
         answer = made.call(method, path, body, who="admin")
         assert (answer.status_code, code(answer)) == (422, "invalid-request"), (path, answer.text)
+
+
+def test_another_secret_makes_nobody_another_person(made: World) -> None:
+    """A key that its own holder rotates confirms as before; one of whose secret the proposer had a
+    part in the making confirms nothing of theirs, also after its holder has rotated it.
+    """
+    keys = made.service.credentials
+
+    def rotated(who: str) -> str:
+        answer = made.http.request("POST", "/v1/keys/rotate", json={}, headers=made.auth(who))
+        assert answer.status_code == 201, answer.text
+        assert answer.headers["cache-control"] == "no-store"
+        return str(answer.json()["key"])
+
+    def looser(limit: int) -> Any:
+        answer = made.put("/policy", "policy: p\nrules:\n" + WORD.replace("9", str(limit)))
+        assert answer.status_code == 202
+        return answer
+
+    proposed = looser(10)
+    made.secrets["officer"] = rotated("officer")
+    made.secrets["mine"] = made.new_key("mine", "officer", "operator:admin")
+    made.secrets["mine"] = rotated("mine")
+    assert code(made.confirm(proposed, who="mine")) == "key-too-new"
+    assert made.confirm(proposed, who="officer").status_code == 200
+    proposed = looser(11)
+    secret = keys.rotate("officer", "operator:admin")
+    made.secrets["stolen"] = secret
+    assert made.confirm(proposed, who="stolen").status_code == 401  # it was only proposed
+    grant = made.post("/grants", ask(laplace("0.5"))).json()["id"]
+    made.secrets["pipe"] = keys.rotate("pipeline", "operator:admin")
+    answer = made.post(f"/grants/{grant}/release", {"reason": "x"}, who="pipe")
+    assert code(made.confirm(answer, who="admin")) == "key-too-new"
+    assert made.confirm(answer, who="officer").status_code == 200

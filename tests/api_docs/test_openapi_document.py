@@ -42,6 +42,7 @@ NO_CODES: frozenset[str] = frozenset(
         "clock-believed", "connection", "content-encoding", "content-length", "content-type",
         "door-keys", "keep-alive", "no-store", "transfer-encoding", "x-request-id",
         "unknown-key", "clock-differs", "write-ahead-log-not-copied",
+        "key-days", "key-hours", "key-population",
     }
 )  # fmt: skip
 """Problems that only the command line or the service's own jobs can meet, headers and their

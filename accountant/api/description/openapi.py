@@ -20,7 +20,7 @@ from typing_extensions import is_typeddict
 
 from accountant.api.access import Call, idempotency_key
 from accountant.api.description.texts import PROBLEMS, STORY, TEXTS, Example
-from accountant.api.models import approving, deciding, fields, proposing, reading, spending
+from accountant.api.models import approving, deciding, fields, keys, proposing, reading, spending
 from accountant.api.models.deciding import Problem
 from accountant.api.models.fields import REFERENCE
 from accountant.api.models.proposing import Proposal
@@ -273,7 +273,7 @@ def _of_answers(models: dict[str, Any], named: Alternatives) -> dict[str, Schema
         ref_template=REFERENCE,
     )
     schemas: dict[str, Schema] = tidied(top["$defs"], named)
-    modules = (fields, proposing, approving, deciding, spending, reading)
+    modules = (fields, proposing, keys, approving, deciding, spending, reading)
     for name, model in {k: v for module in modules for k, v in vars(module).items()}.items():
         if name not in schemas or not is_typeddict(model):
             continue

@@ -27,7 +27,9 @@ def _returned(command: Command) -> str:
 def _key(command: Command) -> str:
     """Say what a key would reach, and for how long, where that is bounded."""
     days, reached = command.get("days"), command.get("populations")
-    parts = [f"Make a key of the role {command['role']}, {command['name']}"]
+    renews = command["type"] == "renew_key"
+    what = "another secret for the key" if renews else "a key"
+    parts = [f"Make {what} of the role {command['role']}, {command['name']}"]
     parts += [f"for {' and '.join(reached)} only"] if reached else []
     parts += [f"for {days} {'day' if days == 1 else 'days'}"] if days else []
     return f"{', '.join(parts)}?"
@@ -46,6 +48,7 @@ _QUESTIONS: Final[dict[str, Callable[[Command], str]]] = {
     "accept_time": lambda command: "Accept the clock of the service?",
     "create_link": lambda command: f"Let {command['name']} sign in as {command['role']}?",
     "create_key": _key,
+    "renew_key": _key,
 }
 
 
