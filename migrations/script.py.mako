@@ -4,6 +4,7 @@ from alembic import op
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
+phase = "pre"  # or "post": see accountant/store/migrate.py
 
 
 def upgrade() -> None:

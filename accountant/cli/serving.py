@@ -29,13 +29,23 @@ common.app.add_typer(keys, name="keys")
 
 
 @common.app.command()
-def migrate() -> None:
+def migrate(
+    phase: Annotated[
+        str,
+        typer.Option(help="pre: while the version before still runs; post: once it does not; all"),
+    ] = "all",
+) -> None:
     """Create the database, or bring it to the newest schema."""
-    from accountant.store.migrate import migrate as run_migrations  # noqa: PLC0415 (loads Alembic)
+    from accountant.store.migrate import PHASES, Phase  # noqa: PLC0415 (loads Alembic)
+    from accountant.store.migrate import migrate as run_migrations  # noqa: PLC0415
 
+    if phase not in PHASES:
+        raise Invalid("unknown-phase", f"unknown phase {phase!r}: " + ", ".join(PHASES))
     chosen = common.settings()
-    created = run_migrations(chosen.database_url, chosen.owner_url)
+    created = run_migrations(chosen.database_url, chosen.owner_url, cast("Phase", phase))
     done = "was created" if created else "is up to date"
+    if phase == "pre" and not created:
+        done = "is ready for the new version"
     common.say(f"the database {done}: {shown(chosen.database_url)}")
 
 

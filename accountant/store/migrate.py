@@ -1,11 +1,21 @@
-"""Create and upgrade the database."""
+"""Create and upgrade the database.
+
+Each migration names its ``phase``: ``pre`` if the version of the program before works on with it,
+``post`` if it is only for when that version is gone, ``stopped`` if no version may run meanwhile.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, inspect
 
 from accountant.config import shipped
@@ -14,16 +24,82 @@ from accountant.store.ledgers import parsed, shown, sqlite_path
 from accountant.store.sqlite import file_lock, writer
 from accountant.store.whole import made_folder
 
+Phase = Literal["all", "pre", "post"]
+PHASES: Final = ("all", "pre", "post")
+_NEWEST: Final = "head"
 
-def migrate(url: str, owner_url: str = "") -> bool:
+
+def migrate(url: str, owner_url: str = "", phase: Phase = "all") -> bool:
     """Bring the database at ``url`` to the newest schema. Return True if there was none before.
 
     On PostgreSQL the role of ``owner_url``, if given, owns the tables, and that of ``url`` gets the
-    rights of the service. Raises ValueError for a URL or database of something else, OSError,
-    StoreError.
+    rights of the service. ``pre`` does only what the version before works on with, ``post`` the
+    rest. Raises ValueError for a URL or database of something else, or where another phase comes
+    first; OSError, StoreError.
     """
-    if parsed(url).get_backend_name() != "sqlite":
-        return _migrate_server(url, owner_url or url)
+    with changing(url, owner_url) as schema:
+        new = schema.revision is None
+        schema.upgrade(_NEWEST if new else schema.end_of(phase))
+        return new
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The schema of a database in a transaction that changes it."""
+
+    connection: Connection
+
+    @property
+    def revision(self) -> str | None:
+        """The last migration that was run; None in an empty database."""
+        return MigrationContext.configure(self.connection).get_current_revision()
+
+    def upgrade(self, to: str = _NEWEST) -> None:
+        """Run the migrations up to ``to``. Raises ValueError for one that is not known."""
+        _known(to)
+        config = _config()
+        config.attributes["connection"] = self.connection
+        command.upgrade(config, to)
+
+    def end_of(self, phase: Phase) -> str:
+        """Return the last migration of a phase. Raises ValueError where another comes first."""
+        waiting = _after(self.revision)
+        if phase == "all" or not waiting:
+            return _NEWEST
+        kinds = [one.module.phase for one in waiting]
+        if "stopped" in kinds:
+            raise ValueError(
+                f"migration {waiting[kinds.index('stopped')].revision} is for when no service runs "
+                "on this database: stop all of them, then run `accountant migrate` without --phase"
+            )
+        first = kinds.index("post") if "post" in kinds else len(kinds)
+        if phase == "post":
+            if first > 0:
+                raise ValueError(
+                    f"migration {waiting[0].revision} comes first: run `accountant migrate --phase "
+                    "pre`, start the new version everywhere, then run this again"
+                )
+            return _NEWEST
+        if "pre" in kinds[first:]:
+            raise ValueError(
+                f"migration {waiting[first].revision} ends an earlier upgrade and comes first: "
+                "upgrade one release at a time, or stop every service and run `accountant migrate`"
+            )
+        return waiting[first - 1].revision if first else self.revision or _NEWEST
+
+
+@contextmanager
+def changing(url: str, owner_url: str = "") -> Iterator[Schema]:
+    """Open a transaction that may change the schema; it is kept if the block ends well, else none
+    of it is. Of two at once, one waits. Raises as ``migrate``.
+    """
+    engine = _changing_server if parsed(url).get_backend_name() != "sqlite" else _changing_file
+    with engine(url, owner_url) as schema:
+        yield schema
+
+
+@contextmanager
+def _changing_file(url: str, _: str) -> Iterator[Schema]:
     path = sqlite_path(url)
     if not path.parent.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent.parent}")
@@ -33,34 +109,58 @@ def migrate(url: str, owner_url: str = "") -> bool:
     engine = writer(url)
     try:
         with translated(), file_lock(path), engine.begin() as connection:
-            return _upgrade(connection, str(path))
+            yield _ours(connection, str(path))
     finally:
         engine.dispose()
 
 
-def _migrate_server(url: str, owner_url: str) -> bool:
-    """Migrate in one transaction: one that fails leaves nothing. Of two at once, one waits."""
-    role, owner = parsed(url).username, parsed(owner_url)
+@contextmanager
+def _changing_server(url: str, owner_url: str) -> Iterator[Schema]:
+    role, owner = parsed(url).username, parsed(owner_url or url)
     engine = postgres.engine(owner, pool=1)
     try:
         with translated(), engine.begin() as connection:
             connection.exec_driver_sql("BEGIN")
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")  # as long as it takes
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('accountant'))")
-            new = _upgrade(connection, shown(owner_url))
+            yield _ours(connection, shown(owner_url or url))
             if role and role != owner.username:
                 postgres.grant(connection, role)
-            return new
     finally:
         engine.dispose()
 
 
-def _upgrade(connection: Connection, place: str) -> bool:
+def _ours(connection: Connection, place: str) -> Schema:
     names = set(inspect(connection).get_table_names())
     if names and "alembic_version" not in names:
         raise ValueError(f"{place} is the database of something else; name another one")
+    return Schema(connection)
+
+
+def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(shipped("migrations")))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-    return not names
+    return config
+
+
+def _known(revision: str) -> None:
+    if revision != _NEWEST and revision not in {one.revision for one in _all()}:
+        raise ValueError(
+            f"the database format {revision} is newer than this version of the program knows: use "
+            "the version that wrote it, or a later one"
+        )
+
+
+def _all() -> list[Script]:
+    """Return every migration, the first one first."""
+    return list(ScriptDirectory.from_config(_config()).walk_revisions())[::-1]
+
+
+def _after(revision: str | None) -> list[Script]:
+    """Return the migrations that were not run. Raises ValueError for a database that is newer."""
+    if revision is not None:
+        _known(revision)
+    scripts = _all()
+    done = [one.revision for one in scripts]
+    return scripts[0 if revision is None else done.index(revision) + 1 :]

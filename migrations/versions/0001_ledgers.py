@@ -8,6 +8,7 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
+phase = "pre"
 
 # Beside UPDATE and DELETE, an INSERT over an existing row is refused by itself: INSERT OR REPLACE
 # fires no DELETE trigger on a connection without recursive_triggers.

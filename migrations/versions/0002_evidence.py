@@ -18,6 +18,7 @@ from accountant.ledger.merkle import Tree, leaf_hash
 
 revision = "0002"
 down_revision = "0001"
+phase = "stopped"
 
 _PAGE = 1_000
 _APPEND_ONLY = {

@@ -8,6 +8,7 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
+phase = "pre"
 
 
 def upgrade() -> None:

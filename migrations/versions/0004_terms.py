@@ -8,6 +8,7 @@ from accountant.store.tables import TERMS
 
 revision = "0004"
 down_revision = "0003"
+phase = "pre"
 
 
 def upgrade() -> None:

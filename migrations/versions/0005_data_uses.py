@@ -9,6 +9,7 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
+phase = "pre"
 _REFUSED = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
 _SQLITE = (
     f"CREATE TRIGGER data_use_no_update BEFORE UPDATE ON data_use {_REFUSED}",

@@ -8,6 +8,7 @@ from accountant.store.tables import TERMS
 
 revision = "0006"
 down_revision = "0005"
+phase = "pre"
 
 
 def upgrade() -> None:

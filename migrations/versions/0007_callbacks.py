@@ -9,6 +9,7 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
+phase = "pre"
 
 
 def _word(length: int) -> sa.types.TypeEngine[str]:

@@ -10,6 +10,7 @@ from alembic import op
 
 revision = "0008"
 down_revision = "0007"
+phase = "pre"
 
 
 def _word(length: int) -> sa.types.TypeEngine[str]:
