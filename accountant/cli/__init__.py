@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "asking": {"accounts", "explain", "preview", "report"},
     "asking_service": {"commit", "deliver", "grant", "grants", "populations", "record"}
     | {"release", "republish", "run"},
+    "backing_up": {"backup", "restore"},
     "composing": {"compose", "dp-event", "fit"},
     "custody": {"accept-time", "erase", "recover", "revalue"}
     | {"fleet", "publish", "receipt", "resume-publication"},

@@ -6,7 +6,8 @@ the owner may read the folder: a key can sign another history.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_bytes
@@ -23,6 +24,11 @@ KINDS: Final[dict[Kind, str]] = {
     "signed": "the head last signed",
     "published": "the head last published",
 }
+_OF_A_LEDGER: Final = re.compile(
+    r"[a-z0-9_][a-z0-9_.-]{0,63}"
+    r"/([0-9a-f]{8}\.key|(published|signed|totals)(\.before-recovery-[0-9]{1,3})?)"
+)
+"""The files that a backup holds, by their path in the vault."""
 _SNAPSHOT_KEY: Final = "_snapshots.key"  # Beside the ledgers' folders, which begin with no "_"
 _SNAPSHOT_KEY_BYTES: Final = 32
 
@@ -106,12 +112,43 @@ class Vault:
         for kind, whose in KINDS.items():
             if (data := self.read(ledger, kind)) is None:
                 continue
-            try:
-                head = Checkpoint.from_text(notes.parse(data).text)
-            except BadNote as error:
-                raise VaultError(f"{self._folder / ledger / kind} is damaged: {error}") from error
-            found.append(Known(head.size, head.root, whose))
+            found.append(_head(data, self._folder / ledger / kind, whose))
         return tuple(found)
+
+    def heads(self) -> dict[str, bytes]:
+        """Return the files of all ledgers but keys, by their path in the vault. In each folder they
+        are read by name: none of ``totals`` is older than ``signed``, and no ``signed`` older than
+        ``published``, while a service goes on writing them.
+        """
+        return {name: data for name, data in self._files() if not name.endswith(".key")}
+
+    def keys(self) -> dict[str, bytes]:
+        """Return the signing keys of all ledgers, by their path in the vault."""
+        return {name: data for name, data in self._files() if name.endswith(".key")}
+
+    def _files(self) -> Iterator[tuple[str, bytes]]:
+        with _explained(self._folder, "read"):
+            for path in sorted(self._folder.glob("*/*")):
+                name = path.relative_to(self._folder).as_posix()
+                if _OF_A_LEDGER.fullmatch(name):
+                    yield name, path.read_bytes()
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Put the files of a backup where there are none, and a later head in place of an earlier
+        one with its totals. Everything else that is there stays.
+        """
+        for name in files:
+            if not _OF_A_LEDGER.fullmatch(name):
+                raise VaultError(f"{name!r} is no file of a vault")
+        later = known_of(files, "the backup")
+        here = known_of(self.heads(), str(self._folder))
+        for name, data in sorted(files.items(), reverse=True):  # totals before the head
+            ledger, file = name.split("/")
+            kind = "signed" if file == "totals" else file
+            place = f"{ledger}/{kind}"
+            newer = place in here and place in later and here[place].size < later[place].size
+            if newer or not (self._folder / name).exists():
+                self._write(self._folder / name, data)
 
     def holds(self, ledger: str) -> None:
         """Raise VaultError if there is nothing of a ledger that was signed before."""
@@ -148,6 +185,25 @@ class Vault:
                 file.write(data)
             for folder in (self._folder, self._folder.parent) if new else ():
                 sync(folder)  # another process may have made them a moment ago
+
+
+def known_of(files: Mapping[str, bytes], where: str) -> dict[str, Known]:
+    """Return the heads among the files of a vault that its ledgers have to continue, by path."""
+    found = {}
+    for name, data in files.items():
+        kind = name.partition("/")[2]
+        if whose := next((said for one, said in KINDS.items() if one == kind), None):
+            found[name] = _head(data, f"{name} of {where}", whose)
+    return found
+
+
+def _head(data: bytes, path: Path | str, whose: str) -> Known:
+    """Return the head of a note. Raises VaultError."""
+    try:
+        head = Checkpoint.from_text(notes.parse(data).text)
+    except BadNote as error:
+        raise VaultError(f"{path} is damaged: {error}") from error
+    return Known(head.size, head.root, whose)
 
 
 def _private(path: Path, what: str) -> bytes:

@@ -75,6 +75,8 @@ NEVER = {
 COMMANDS = {
     "approve": "is another person's than whoever asked",
     "accept-time": "proposes",
+    "backup": "copies",
+    "restore": "changes no database that is there, and forgets nothing that the vault knows",
     "confirm": "is the second person's",
     "decline": "keeps things as they are",
     "erase": "changes no sum",
