@@ -12,6 +12,8 @@ from typing import Any, Final
 MOST_WAITING: Final = 4_096
 """Commands that may wait in the queue of one ledger; a further one is answered with 503."""
 _ORIGIN: Final = re.compile(r"[A-Za-z0-9.:-]{1,100}(/[A-Za-z0-9._~-]{1,60}){0,4}")
+_LINK: Final = re.compile(r"(tcp|udp|sctp)://")
+"""How the value of ACCOUNTANT_PORT begins where Kubernetes set it, for a Service ``accountant``."""
 _WORDS: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
@@ -62,10 +64,19 @@ class Settings:
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
         """Read the variables that are named like the fields; an empty one counts as not set. Raise
-        ValueError, naming the variable, for a value that is not valid.
+        ValueError, naming the variable, for a value that is not valid, and for a name that neither
+        the service nor its client knows.
         """
         names = {one: f"ACCOUNTANT_{one.name.upper()}" for one in fields(cls)}
-        values = {one.name: _read(one, n, env[n]) for one, n in names.items() if env.get(n)}
+        if {name for name in env if name.startswith("ACCOUNTANT_")} - set(names.values()):
+            from accountant.client import environment  # noqa: PLC0415 (seldom needed here)
+
+            environment.check_names(env)
+        values = {
+            one.name: _read(one, name, env[name])
+            for one, name in names.items()
+            if env.get(name) and not (one.name == "port" and _LINK.match(env[name]))
+        }
         home = values.get("home", cls.home)
         return cls(**{"database_url": f"sqlite:///{home}/accountant.db"} | values)
 

@@ -15,7 +15,7 @@ from accountant.budget import apply
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.rules import KINDS as RULE_KINDS
 from accountant.cli import COMMANDS
-from accountant.client.environment import VARIABLES
+from accountant.client.environment import OF_ADAPTERS, OF_THE_SERVICE, VARIABLES
 from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS as MECHANISM_KINDS
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism
@@ -106,12 +106,13 @@ def test_every_mechanism_kind_is_documented() -> None:
 
 def test_every_setting_is_documented_with_its_default() -> None:
     """docs/reference/settings.md has a row for each variable, and what is used without it; and one
-    for each variable of the client.
+    for each variable of the client, which knows the names of the service's.
     """
     defaults = Settings.from_environment({})
     documented = rows("settings.md")
     settings = {f"ACCOUNTANT_{name.upper()}" for name in Settings.__dataclass_fields__}
-    assert documented.keys() == settings | VARIABLES.keys()
+    assert documented.keys() == settings | VARIABLES.keys() | OF_ADAPTERS
+    assert settings == OF_THE_SERVICE
     for name in Settings.__dataclass_fields__:
         told = documented[f"ACCOUNTANT_{name.upper()}"][0].strip("`")
         default = getattr(defaults, name)

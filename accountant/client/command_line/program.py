@@ -13,6 +13,7 @@ from typing import Final
 from accountant.client.command_line.failures import told
 from accountant.client.command_line.output import print_json, say
 from accountant.client.command_line.parsers import COMMANDS, check_installed, parse
+from accountant.client.environment import check_names
 from accountant.client.errors import Failed, Refused
 
 _INTERRUPTED: Final = 130  # As shells say of a program that Ctrl-C ended
@@ -31,6 +32,7 @@ def main(
             check_installed(words, missing)
         asked, command = parse(words)
         asked.argv = command
+        check_names(env)
         module = import_module(f"accountant.client.command_line.{COMMANDS[asked.command].module}")
         return int(getattr(module, asked.command)(asked, env))
     except SystemExit as end:  # of the help, or the version
