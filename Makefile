@@ -78,11 +78,12 @@ test-browser: $(STAMP) .venv-browser/.installed
 	@echo '*' > .venv-browser/.gitignore
 	.venv-browser/bin/python -m pip install --quiet --disable-pip-version-check -r $< && touch $@
 
-# Programs that nobody here wrote verify our logs: Go's from the system (as root, apt brings it), the
-# others in a venv of their own. Tests of what is not there are skipped and say so.
+# Programs that nobody here wrote verify our logs and read our metrics: Go's and Prometheus from the
+# system (as root, apt brings them), the others in a venv of their own. Tests of what is not there are
+# skipped and say so.
 test-foreign: $(STAMP) .venv-foreign/.installed
-	@command -v go >/dev/null || [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null || \
-		apt-get install --yes golang-go golang-golang-x-mod-dev || true
+	@{ command -v go && command -v promtool; } >/dev/null || [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null || \
+		apt-get install --yes golang-go golang-golang-x-mod-dev prometheus || true
 	$(BIN)/python -m pytest tests/foreign -rs
 
 .venv-foreign/.installed: tests/foreign/requirements.txt

@@ -480,7 +480,8 @@ class Served:
         self.port: int = listening.getsockname()[1]
 
         async def begin() -> Door:
-            door = Door(Requests(app, take), service.credentials, settings, Told())
+            keys = service.credentials
+            door = Door(Requests(app, take), keys, settings, Told(), service.latencies)
             door.attempts = Attempts(1_000_000)  # many tests try many
             door.listen(listening)
             return door

@@ -13,7 +13,15 @@ from accountant.api import problems
 from accountant.api.access import Call, TheService
 from accountant.api.answers import ready
 from accountant.api.models.reading import Health
-from accountant.api.routes import approving, keys, proposing, reading, registering, spending
+from accountant.api.routes import (
+    approving,
+    keys,
+    measuring,
+    proposing,
+    reading,
+    registering,
+    spending,
+)
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
@@ -51,6 +59,7 @@ for router in (
     *(registering.router, spending.router, spending.sessions),
     *(proposing.router, proposing.keys, keys.router, approving.router),
     *(reading.router, reading.evidence),
+    measuring.router,
 ):
     calls.routes.extend(router.routes)
 

@@ -202,7 +202,8 @@ def read(state: State, event: Event, data: bytes | None = None) -> Outcome:
     kept = change.grant.command if isinstance(change, Reserve) else None
     kept = change.waiting.command if isinstance(change, Wait) else kept
     command = kept or to_keep(written(body["command"]))
-    return Outcome(entry, event.by, body.get("key"), command, change, body.get("batch"))
+    more = body.get("batch"), body.get("fired", ())
+    return Outcome(entry, event.by, body.get("key"), command, change, *more)
 
 
 def _reserve(state: State, event: Event) -> Reserve:

@@ -6,6 +6,7 @@ event that another process wrote.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -61,6 +62,8 @@ class Outcome(NamedTuple):
     change: Change
     batch: int | None = None
     """The sequence of the batch that it is an item of."""
+    fired: Sequence[Sequence[str]] = ()
+    """The rules that fired, each with its code, as the event lists them."""
 
     @property
     def fingerprint(self) -> bytes:
@@ -97,4 +100,5 @@ def outcome(
     data = written(body)
     if len(data) > MAX_BYTES:
         raise EventTooLarge(len(data))
-    return Outcome(Entry(number, kind, now, data), asked.by, asked.key, command, change, header)
+    entry, fired = Entry(number, kind, now, data), body.get("fired", ())
+    return Outcome(entry, asked.by, asked.key, command, change, header, fired)

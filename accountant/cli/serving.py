@@ -113,7 +113,8 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
 
         address = door.getsockname()  # for port 0, the port that the system chose
         _log.info("listening", host=address[0], port=address[1])
-        run(door, rest, Hot(service).take, service.credentials, chosen)
+        keys = service.credentials
+        run(door, rest, Hot(service).take, keys, chosen, service.latencies)
 
 
 @keys.command("create")

@@ -311,6 +311,7 @@ class Connection(asyncio.Protocol):
         method, path = (head.method, shown(head.path)) if head and not head.misplaced else ("", "")
         took = time.perf_counter() - exchange.started
         self.door.log.note(method, path, reply.status, exchange.id, reply.client, took)
+        self.door.latencies.observe(method, path, reply.status, took)
         sent = head.authorization if head else ""
         if reply.status == 401 and sent and not self.door.keys.expired(sent):
             self.door.attempts.wrong(self.address)

@@ -25,6 +25,7 @@ from accountant.door.connection import Connection
 from accountant.door.keys import Attempts, KeyCheck
 from accountant.door.messages import Taking
 from accountant.door.places import Places, most_connections
+from accountant.runtime.measures import Latencies
 
 _AT_ONCE: Final = 64  # Connections accepted in one turn of the loop
 _EVICTED: Final = 8  # Connections closed at once to make room
@@ -41,10 +42,16 @@ class Door:
     """Serves one listening socket on the running event loop."""
 
     def __init__(
-        self, requests: Requests, keys: Credentials, settings: Settings, log: AccessLog
+        self,
+        requests: Requests,
+        keys: Credentials,
+        settings: Settings,
+        log: AccessLog,
+        latencies: Latencies | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.requests, self.settings, self.log = requests, settings, log
+        self.latencies = latencies or Latencies()
         self.places = Places(settings)
         self.keys = KeyCheck(keys)
         self.attempts = Attempts()
@@ -197,12 +204,14 @@ def run(
     take: Taking,
     keys: Credentials,
     settings: Settings,
+    latencies: Latencies | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer the requests that were taken. A second signal ends
     the process at once, like SIGKILL; so does SIGALRM after twice ``STOP_SECONDS``.
 
     Requests that ``take`` takes are answered at once. ``make`` makes an application for all others,
-    in a thread, since that may take a while. Raise what ``make`` raises.
+    in a thread, since that may take a while. Raise what ``make`` raises. ``latencies`` counts how
+    long answers take.
     """
 
     async def serve() -> None:
@@ -223,7 +232,7 @@ def run(
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await (await asyncio.shield(made))(scope, receive, send)
 
-        door = Door(Requests(app, take), keys, settings, AccessLog())
+        door = Door(Requests(app, take), keys, settings, AccessLog(), latencies)
         door.listen(listening)
         await stopping.wait()
         if _failed(made):

@@ -117,6 +117,11 @@ class CommandQueue:
             line.waiting.append(waiting)
             line.changed.notify()
 
+    def lengths(self) -> dict[str, int]:
+        """Return how many commands wait, by ledger, where any came lately."""
+        with self._lock:
+            return {ledger: len(line.waiting) for ledger, line in self._lines.items()}
+
     def close(self) -> None:
         """Answer the waiting commands, then end. No more commands are taken."""
         with self._lock:

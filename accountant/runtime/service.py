@@ -33,6 +33,7 @@ from accountant.ledger.events import Entry, Event
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.command_queue import CommandQueue, Waiting, settle
 from accountant.runtime.dispatcher import Dispatcher, opening
+from accountant.runtime.measures import Fired, Latencies, Tally
 from accountant.runtime.reader import Preview, Reader, store_failures
 from accountant.runtime.unit_of_work import Answer, UnitOfWork
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown, Writing
@@ -72,6 +73,7 @@ class Service(Reader):
         """The address of the console, if people reach it at one that is known."""
         self.dispatcher = Dispatcher(self.writing, self.credentials)
         self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
+        self.tally, self.latencies = Tally(), Latencies()
 
     def close(self) -> None:
         """Answer the waiting commands, take no more, and close the database."""
@@ -110,6 +112,10 @@ class Service(Reader):
                 if last:
                     raise
         return len(missing)
+
+    def queued(self) -> dict[str, int]:
+        """Return how many commands wait in the queue of each ledger that has one now."""
+        return self._queue.lengths()
 
     def keep_snapshots(self) -> None:
         """Write snapshots of ledgers that have grown, so that the next start folds fewer events."""
@@ -248,6 +254,7 @@ class Service(Reader):
         happened.
         """
         decided: Sequence[Entry] = ()
+        fired: Sequence[Fired] = ()
         with store_failures():
             projection = self._projections.of(ledger, opens=opens)
             try:
@@ -259,7 +266,7 @@ class Service(Reader):
                     keep_journal(state)
                     try:
                         yield unit
-                        decided, ahead = unit.entries, unit.flush()
+                        decided, fired, ahead = unit.entries, unit.fired, unit.flush()
                         writing.commit()
                     except BaseException as error:
                         if unit.broken or not _known(error) or not rollback(state):
@@ -276,6 +283,7 @@ class Service(Reader):
             except Moved:
                 projection.moved()
                 raise
+        self.tally.add(ledger, decided, fired)
 
     def _unit(self, projection: Projection[State], writing: Writing, *, light: bool) -> UnitOfWork:
         """Return a unit of work on the stored state; if ``light`` and safe, on that in memory."""

@@ -38,6 +38,7 @@ from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
 from accountant.runtime.clock import CheckedTime
+from accountant.runtime.measures import Fired
 from accountant.store.ledgers import Callback, Text, Use, Writing
 from accountant.store.projection import Projection
 
@@ -87,6 +88,7 @@ class UnitOfWork:
     writing: Writing
     time: CheckedTime  # The clock, read once: commands that are committed together have one stamp
     entries: list[Entry] = field(default_factory=list)  # Decided, and not appended yet
+    fired: list[Fired] = field(default_factory=list)  # On each of them
     texts: list[Text] = field(default_factory=list)
     salts: Iterator[bytes] = field(default_factory=_drawn)
     broken: bool = False  # The state may be half changed: it must be read back
@@ -143,6 +145,7 @@ class UnitOfWork:
         self.broken = False
         entries = [one.entry for one in outcomes]
         self.entries += entries
+        self.fired += [one.fired for one in outcomes]
         return entries
 
     def _enter(self, entry: Entry) -> None:

@@ -106,6 +106,15 @@ class Vault:
             except FileNotFoundError:
                 return None
 
+    def kept_at(self, ledger: str, kind: Kind) -> float | None:
+        """Return when that was kept, in seconds since 1970; None if there is nothing."""
+        path = self._folder / ledger / kind
+        with _explained(path, "read"):
+            try:
+                return path.stat().st_mtime
+            except FileNotFoundError:
+                return None
+
     def known(self, ledger: str) -> tuple[Known, ...]:
         """Return the heads that the ledger has to continue."""
         found = []

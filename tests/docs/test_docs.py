@@ -19,6 +19,7 @@ from accountant.client.environment import OF_ADAPTERS, OF_THE_SERVICE, VARIABLES
 from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS as MECHANISM_KINDS
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism
+from accountant.reporting.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -121,6 +122,19 @@ def test_every_setting_is_documented_with_its_default() -> None:
         elif isinstance(default, float):
             default = f"{default:g}"
         assert told == (str(default) or "none"), name
+
+
+def test_every_metric_is_documented() -> None:
+    """docs/reference/metrics.md has a row for each metric, as a scrape describes it, and a meaning
+    for each label.
+    """
+    documented = {name: row for name, row in rows("metrics.md").items() if "_" in name}
+    labels = {label for one in METRICS.values() for label in one.labels}
+    assert {name for name in documented if name not in labels} == METRICS.keys()
+    for name, (kind, meaning, known) in METRICS.items():
+        assert documented[name] == [kind, ", ".join(f"`{one}`" for one in known), meaning]
+    page = text(REFERENCE / "metrics.md").partition("| label | means |")[2]
+    assert labels == set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| ([^|]+) \|", page, re.M))))
 
 
 def test_every_problem_code_is_documented_with_its_status() -> None:

@@ -192,7 +192,8 @@ def _refused(
     if asked.key is not None:
         body["key"] = asked.key
     entry = Entry.of(Event(state.ledger, state.sequence + after, REFUSED, now, asked.by, body))
-    return Outcome(entry, asked.by, asked.key, asked.canonical, refused.change)
+    fired = body.get("fired", ())
+    return Outcome(entry, asked.by, asked.key, asked.canonical, refused.change, fired=fired)
 
 
 def _part_of(asked: Envelope, batch: Batch, first: int, items: Sequence[Envelope]) -> Envelope:
