@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "composing": {"compose", "dp-event", "fit"},
     "custody": {"accept-time", "erase", "recover", "revalue"}
     | {"fleet", "publish", "receipt", "resume-publication"},
+    "doctor": {"doctor"},
     "evidence": {"export", "replay", "verify"},
     "importing": {"import"},
     "planning": {"plan"},

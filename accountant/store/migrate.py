@@ -21,7 +21,7 @@ from sqlalchemy import Connection, inspect
 from accountant.config import shipped
 from accountant.store import postgres, translated
 from accountant.store.ledgers import parsed, shown, sqlite_path
-from accountant.store.sqlite import file_lock, writer
+from accountant.store.sqlite import file_lock, reader, writer
 from accountant.store.whole import made_folder
 
 Phase = Literal["all", "pre", "post"]
@@ -164,3 +164,17 @@ def _after(revision: str | None) -> list[Script]:
     scripts = _all()
     done = [one.revision for one in scripts]
     return scripts[0 if revision is None else done.index(revision) + 1 :]
+
+
+def schema_of(url: str) -> tuple[str | None, list[str]]:
+    """Return the version of the database's schema, None if it has none, and the versions that this
+    program knows, the newest first. Raises ValueError, StoreError.
+    """
+    known = [one.revision for one in reversed(_all())]
+    server = parsed(url).get_backend_name() != "sqlite"
+    engine = postgres.engine(parsed(url), pool=1) if server else reader(url)
+    try:
+        with translated(), engine.connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision(), known
+    finally:
+        engine.dispose()

@@ -23,6 +23,7 @@ from accountant.privacy import engine
 from accountant.store.vault import Vault, VaultError
 from accountant.store.whole import whole
 
+_NONE: Final = "there is none"
 _FORMAT: Final = b"accountant snapshot 1\n"
 _LENGTH: Final = 8
 _MAC: Final = sha256().digest_size
@@ -69,12 +70,22 @@ class Snapshots:
 
     def read(self, ledger: str) -> tuple[Tree, memoryview] | None:
         """Return the tree and the state that were kept, if they are whole, ours and not stale."""
+        found = self._read_or_reason(ledger)
+        if isinstance(found, str):
+            _log.info("no snapshot", ledger=ledger, reason=found)
+            return None
+        return found
+
+    def fault(self, ledger: str) -> str | None:
+        """Return why the snapshot of a ledger is of no use; None if it is, or if there is none."""
+        found = self._read_or_reason(ledger)
+        return found if isinstance(found, str) and found != _NONE else None
+
+    def _read_or_reason(self, ledger: str) -> tuple[Tree, memoryview] | str:
         try:
             return self._read(ledger)
         except (ValueError, KeyError, TypeError, OSError, VaultError) as error:
-            reason = "there is none" if isinstance(error, FileNotFoundError) else str(error)
-        _log.info("no snapshot", ledger=ledger, reason=reason)
-        return None
+            return _NONE if isinstance(error, FileNotFoundError) else str(error)
 
     def _path(self, ledger: str) -> Path:
         return self.folder / f"{ledger}.snapshot"

@@ -1,0 +1,1 @@
+"""What ``accountant doctor`` looks at. Each check yields findings and changes nothing."""
