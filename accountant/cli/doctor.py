@@ -54,6 +54,7 @@ def examine(
     yield from machine.clocks(clock, passing)
     yield from machine.service(chosen)
     yield from machine.public(chosen)
+    yield from machine.identity(chosen)
     there = list(ledgers.database(chosen))
     yield from there
     if all(one.status == "fine" for one in there):

@@ -288,11 +288,11 @@ def test_a_public_address_that_leads_elsewhere(made: World) -> None:
 
 
 class _Health(BaseHTTPRequestHandler):
-    """What a proxy hands on of the service."""
+    """What a proxy hands on of the service, and what an identity provider of another name says."""
 
     def do_GET(self) -> None:
         """Answers as /healthz."""
-        body = b'{"status":"ok"}'
+        body = b'{"status":"ok","issuer":"https://localhost"}'
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -346,6 +346,17 @@ def test_a_certificate_that_ends_soon(
         found = examine(chosen(made, public_url=f"https://localhost:{port}"))
         [one] = [one for one in found if one.check == "certificate"]
     assert (one.status, f"for {days} days" in one.text) == (status, True)
+
+
+def test_an_identity_provider(made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is away, and one that calls itself otherwise, are found before people sign in."""
+    with proxy(tmp_path, 60) as port:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+        at = f"https://localhost:{port}"
+        assert "not 'https" in faults(chosen(made, oidc_issuer=at))["identity provider"].text
+    found = faults(chosen(made, oidc_issuer=at))
+    assert "cannot be reached" in found["identity provider"].text
+    assert "ACCOUNTANT_OIDC" in found["settings"].text
 
 
 def test_a_program_that_is_too_old(made: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ class Ledger:
             yield wrong(
                 about,
                 f"the clock shows {rfc3339(now)}, before its last event of {rfc3339(state.time)}",
-                f"Set the clock right; if it is, `{accept}`. Until then nothing is granted.",
+                f"Set the clock right. If it is, two people accept it, from `{accept}` on.",
             )
         since = max(state.time, ClockMark(self.chosen.home).read() or 0)
         hours = (now - since) / 3.6e9
@@ -131,7 +131,8 @@ class Ledger:
                 about,
                 f"the clock is {hours:.1f} hours after the last event and after it was last "
                 f"believed; ACCOUNTANT_CLOCK_AHEAD_HOURS is {self.chosen.clock_ahead_hours:g}",
-                f"A service that starts will doubt it. If it is right, `{accept}`.",
+                "A service that starts will doubt it. If it is right, two people accept it, from "
+                f"`{accept}` on.",
             )
 
     def _signing(self, about: str, state: State) -> Iterator[Finding]:

@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 
 from accountant.cli.checkups.finding import Finding, fine, look, wrong
 from accountant.cli.common import callbacks_of
+from accountant.config.identity import provider_of
+from accountant.config.origins import is_loopback
 from accountant.config.settings import Settings
-from accountant.console.place import is_loopback, place_of
+from accountant.console.place import place_of
 from accountant.door.places import most_connections
 from accountant.store.ledgers import parsed, sqlite_path
 
@@ -37,6 +39,7 @@ def settings(chosen: Settings) -> Iterator[Finding]:
     for read, do in (
         (place_of, "Correct it: sign-in links and callbacks name it."),
         (callbacks_of, "Correct it, or name no hosts."),
+        (provider_of, "Correct it: until then nobody signs in through the provider."),
     ):
         try:
             read(chosen)
@@ -180,6 +183,25 @@ def public(chosen: Settings) -> Iterator[Finding]:
     yield fine("public address", f"{url} is answered by this service")
     if url.startswith("https:"):
         yield from _certificate(url)
+
+
+def identity(chosen: Settings) -> Iterator[Finding]:
+    """Ask the identity provider for its description, as the service does when people sign in."""
+    issuer = chosen.oidc_issuer
+    if not issuer:
+        return
+    url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    do = "Until then people sign in by links alone: `accountant signin-link`."
+    try:
+        status, body = _answer(url)
+    except OSError as error:
+        yield wrong("identity provider", f"{url} cannot be reached: {error}", do)
+        return
+    if status != 200 or body.get("issuer") != issuer:
+        text = f"{url} answers {status} and names the issuer {body.get('issuer')!r}, not {issuer!r}"
+        yield wrong("identity provider", text, "Set ACCOUNTANT_OIDC_ISSUER as it names itself.")
+    else:
+        yield fine("identity provider", f"{issuer} answers")
 
 
 def _certificate(url: str) -> Iterator[Finding]:
