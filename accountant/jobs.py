@@ -1,5 +1,5 @@
 """The jobs that a running service repeats: expire grants, sign and publish heads, write snapshots
-and reports, mark the clock, tell what became of requests that waited.
+and reports, mark the clock, tell what became of requests that waited, and what needs somebody.
 
 Several processes may run the same job at once without harm.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -21,6 +21,9 @@ from accountant.reporting.files import FORMATS, write_whole
 from accountant.runtime.clock import ClockMark, wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
+
+if TYPE_CHECKING:
+    from accountant.notifying.alerting import Alerting
 
 _log = structlog.get_logger()
 _CLOCK_SECONDS: Final = 60
@@ -53,6 +56,13 @@ def start(service: Service, publisher: Publisher, settings: Settings) -> Backgro
         scheduler.add_job(send, "interval", [sender], id="callbacks", seconds=seconds)
     scheduler.start()
     return scheduler
+
+
+def tell_alerts(scheduler: BackgroundScheduler, alerting: Alerting, seconds: float) -> None:
+    """Look for what is worth an alert from now on, and send it."""
+    from accountant.notifying.alerting import tell  # noqa: PLC0415 few have any
+
+    scheduler.add_job(tell, "interval", [alerting], id="alerts", seconds=seconds)
 
 
 def expire(service: Service) -> None:

@@ -23,7 +23,9 @@ from accountant.config.settings import Settings
 from accountant.reporting.safely import visible
 
 if TYPE_CHECKING:
+    from accountant.config.alerts import AlertSettings
     from accountant.config.origins import Origin
+    from accountant.notifying.alerting import Way
     from accountant.publishing.publisher import Publisher
     from accountant.runtime.service import Service
 
@@ -132,6 +134,23 @@ def callbacks_of(chosen: Settings) -> frozenset[Origin]:
     except ValueError as error:
         raise ValueError(f"ACCOUNTANT_CALLBACK_SECRET: {error}") from None
     return found
+
+
+def alerts_of(chosen: Settings) -> tuple[AlertSettings, list[Way]] | None:
+    """Return what is told to whom, and how; None if no file says so. Raise ValueError, naming the
+    variable.
+    """
+    if not chosen.alerts:
+        return None
+    from accountant.config.alerts import alert_settings_of  # noqa: PLC0415
+    from accountant.notifying.channels import ways_of  # noqa: PLC0415
+
+    if (found := alert_settings_of(chosen)) is None:
+        return None
+    try:
+        return found, ways_of(found, chosen.origin)
+    except ValueError as error:
+        raise ValueError(f"ACCOUNTANT_ALERTS: {chosen.alerts}: {error}") from None
 
 
 def publisher_of(service: Service) -> Publisher:

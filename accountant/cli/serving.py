@@ -78,6 +78,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
 
     place_of(chosen)
     provider_of(chosen)
+    alerts = common.alerts_of(chosen)
     logs.configure()
     memory.give_back()
     with common.local_service() as service, ExitStack() as stopping:
@@ -105,10 +106,16 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
                 from accountant import jobs  # noqa: PLC0415
                 from accountant.api.app import create_app  # noqa: PLC0415
                 from accountant.console.app import add_console, close_console  # noqa: PLC0415
-            stopping.callback(jobs.start(service, publisher, chosen).shutdown)
             app = create_app(service, chosen, publisher)
             add_console(app, service, chosen)
             stopping.callback(close_console, app)
+            scheduler = jobs.start(service, publisher, chosen)
+            stopping.callback(scheduler.shutdown)  # before the desk, which a job may ask
+            if alerts is not None:
+                from accountant.console.facts.alerted import alerting  # noqa: PLC0415 few have any
+
+                telling = alerting(service, publisher, app.state.desk, *alerts, chosen.origin)
+                jobs.tell_alerts(scheduler, telling, chosen.alert_seconds)
             return app
 
         address = door.getsockname()  # for port 0, the port that the system chose

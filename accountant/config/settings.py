@@ -48,6 +48,8 @@ class Settings:
     callback_hosts: str = ""
     callback_secret: str = field(default="", repr=False)
     callback_seconds: float = _within(0.05, 3_600, 2.0)
+    alerts: str = ""
+    alert_seconds: float = _within(0.05, 86_400, 60.0)
     public_url: str = ""
     oidc_issuer: str = ""
     oidc_client_id: str = ""

@@ -32,10 +32,11 @@ class Undelivered(Exception):
 
 
 class Message(NamedTuple):
-    """A message: its id, the same for each attempt, and its body."""
+    """A message: its id, the same for each attempt, its body, and of which media type that is."""
 
     id: str
     body: bytes
+    kind: str = "application/json"
 
 
 def secret_of(text: str) -> bytes:
@@ -57,7 +58,7 @@ def signed(message: Message, secret: bytes, now: int) -> dict[str, str]:
     content = b".".join([message.id.encode(), str(now).encode(), message.body])
     digest = hmac.new(secret, content, sha256).digest()
     return {
-        "content-type": "application/json",
+        "content-type": message.kind,
         "webhook-id": message.id,
         "webhook-timestamp": str(now),
         "webhook-signature": f"v1,{b64encode(digest).decode()}",
@@ -65,8 +66,13 @@ def signed(message: Message, secret: bytes, now: int) -> dict[str, str]:
 
 
 def post(url: str, message: Message, secret: bytes, now: int) -> None:
-    """Send a message once: no redirect is followed, and the answer is not looked at but for its
-    status. Raise Undelivered.
+    """Send a signed message once. Raise Undelivered."""
+    deliver(url, message.body, signed(message, secret, now))
+
+
+def deliver(url: str, body: bytes, fields: dict[str, str]) -> None:
+    """Send a body once, with header fields: no redirect is followed, and the answer is not looked
+    at but for its status. Raise Undelivered, which does not show the address.
     """
     import httpx2  # noqa: PLC0415 it takes long to load, and many services send nothing
 
@@ -75,9 +81,7 @@ def post(url: str, message: Message, secret: bytes, now: int) -> None:
     try:
         with (
             httpx2.Client(timeout=_STEP, follow_redirects=False, verify=tls) as client,
-            client.stream(
-                "POST", url, content=message.body, headers=signed(message, secret, now)
-            ) as answer,
+            client.stream("POST", url, content=body, headers=fields) as answer,
         ):
             for chunk in answer.iter_raw():
                 size += len(chunk)
@@ -85,6 +89,7 @@ def post(url: str, message: Message, secret: bytes, now: int) -> None:
                     break
         status = answer.status_code
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
-        raise Undelivered(f"{type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}".replace(url, "the address")
+        raise Undelivered(reason) from None
     if not 200 <= status < 300:
         raise Undelivered(f"it answers {status}", for_good=status == 410)

@@ -17,7 +17,10 @@ from accountant.ledger.merkle import Tree
 from accountant.store import Moved, StoreError, Unknown, translated
 from accountant.store.queries import (
     HEAD_OF,
+    NEVER,
+    AlertRow,
     Callback,
+    Mute,
     Queries,
     SessionRow,
     Signed,
@@ -29,9 +32,12 @@ from accountant.store.queries import (
 from accountant.store.writing import Growth, Locked, Writing
 
 __all__ = [
+    "NEVER",
+    "AlertRow",
     "Callback",
     "Ledgers",
     "Moved",
+    "Mute",
     "SessionRow",
     "Signed",
     "StoreError",

@@ -119,9 +119,11 @@ RIGHTS: Final = {
     "data_use": "SELECT, INSERT",
     "callback": "SELECT, INSERT, UPDATE (due, attempts), DELETE",
     "session": "SELECT, INSERT, UPDATE (used), DELETE",
+    "alert": "SELECT, INSERT, UPDATE (due, attempts, delivered)",
+    "alert_mute": "SELECT, INSERT, UPDATE (ended, ended_by)",
 }
-"""The rights of the service's role: to append, move a head forward, erase a text, and end a
-callback or a session.
+"""The rights of the service's role: to append, move a head forward, erase a text, end a callback or
+a session, and note what became of an alert.
 """
 _REWRITING: Final = ("DELETE", "TRIGGER", "TRUNCATE", "UPDATE")  # Rights to change what is there
 _HELD: Final = text(

@@ -14,12 +14,14 @@ from accountant.ledger.notes import BadNote, parse
 from accountant.ledger.tiles import HASH
 from accountant.store import StoreError
 from accountant.store.tables import (
+    ALERT,
     CALLBACK,
     CHECKPOINT,
     COSIGNATURE,
     DATA_USE,
     EVENT,
     HEAD,
+    MUTE,
     NODE,
     SESSION,
     TERMS,
@@ -46,6 +48,8 @@ _TEXTS: Final = (
     .order_by(TEXT.c.sequence, TEXT.c.field)
 )
 _SIGNED: Final = select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
+_AT_ONCE: Final = 500
+"""Values that one statement asks for."""
 _MAX_NUMBER: Final = 2**63 - 1  # The largest number that the database holds
 
 
@@ -58,6 +62,44 @@ class Callback(NamedTuple):
     url: str
     due: int = 0
     attempts: int = 0
+
+
+class AlertRow(NamedTuple):
+    """An alert for a channel: when it was first seen, from which stamp on it is due (NEVER if it
+    was given up), how often it was tried, and when it was delivered (0: not yet). ``said`` is what
+    it says, as JSON.
+    """
+
+    name: str
+    channel: str
+    seen: int
+    due: int
+    attempts: int
+    delivered: int
+    said: bytes
+
+
+NEVER: Final = -1
+"""Instead of a stamp: it is not due again."""
+
+
+class Mute(NamedTuple):
+    """A kind of alert that is not told: from and until which stamp, by whom, and why; and when it
+    was ended before (0: it was not).
+    """
+
+    number: int
+    kind: str
+    since: int
+    until: int
+    by: str
+    reason: str
+    ended: int = 0
+    ended_by: str = ""
+
+    def holds(self, now: int) -> bool:
+        """Return whether it holds at a stamp."""
+        return not self.ended and self.since <= now < self.until
 
 
 class SessionRow(NamedTuple):
@@ -199,6 +241,36 @@ class Queries:
         due = (CALLBACK.c.ledger == ledger) & (CALLBACK.c.due <= now)
         rows = self._rows(select(*columns).where(due).order_by(CALLBACK.c.sequence))
         return [Callback(*row) for row in rows]
+
+    def alerts(self, ledger: str, most: int = 1_000) -> list[AlertRow]:
+        """Return the alerts of a ledger, the latest first."""
+        return self._alerts(ALERT.c.ledger == ledger, most)
+
+    def known_alerts(self, ledger: str, names: Sequence[str]) -> set[tuple[str, str]]:
+        """Return, of some names of alerts, which were entered: with the channel."""
+        found: set[tuple[str, str]] = set()
+        for first in range(0, len(names), _AT_ONCE):
+            some = ALERT.c.name.in_(names[first : first + _AT_ONCE])
+            wanted = select(ALERT.c.name, ALERT.c.channel).where(ALERT.c.ledger == ledger, some)
+            found |= {(row[0], row[1]) for row in self._rows(wanted)}
+        return found
+
+    def open_alerts(self, ledger: str, most: int = 1_000) -> list[AlertRow]:
+        """Return the alerts that are neither delivered nor given up."""
+        wanted = (ALERT.c.ledger == ledger) & (ALERT.c.delivered == 0) & (ALERT.c.due != NEVER)
+        return self._alerts(wanted, most)
+
+    def _alerts(self, wanted: Any, most: int) -> list[AlertRow]:
+        columns = [ALERT.c[name] for name in AlertRow._fields]
+        order = ALERT.c.seen.desc(), ALERT.c.name, ALERT.c.channel
+        rows = self._rows(select(*columns).where(wanted).order_by(*order).limit(most))
+        return [AlertRow(*row) for row in rows]
+
+    def mutes(self, ledger: str) -> list[Mute]:
+        """Return what was muted, also in the past, in order."""
+        columns = [MUTE.c[name] for name in Mute._fields]
+        rows = self._rows(select(*columns).where(MUTE.c.ledger == ledger).order_by(MUTE.c.number))
+        return [Mute(*row) for row in rows]
 
     def session(self, ledger: str, digest: bytes) -> SessionRow | None:
         """Return the session whose token has this digest."""

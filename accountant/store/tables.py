@@ -1,8 +1,8 @@
 """The tables. Every key but one starts with the ledger, so the schema can be sharded by it.
 
 ``event.body`` is the truth. All else is an index on it or follows from it, but for signatures,
-which are kept as they were made, free texts, which can be erased, addresses of callbacks, and the
-tokens of sessions.
+which are kept as they were made, free texts, which can be erased, addresses of callbacks, the
+tokens of sessions, and alerts.
 """
 
 from __future__ import annotations
@@ -141,3 +141,32 @@ SESSION: Final = Table(
 """The digest of a session's token, the event of its sign-in, and when it was last used. Whose it is
 and whether it was ended, the ledger says.
 """
+
+ALERT: Final = Table(
+    "alert",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("name", String(250)),
+    _key("channel", _NAME),
+    _column("seen", BigInteger),
+    _column("due", BigInteger),
+    _column("attempts", Integer),
+    _column("delivered", BigInteger),
+    _column("said", LargeBinary),
+)
+"""What is told once to a channel, and how far that is. It stays, so that it is not told again."""
+
+MUTE: Final = Table(
+    "alert_mute",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("number", Integer),
+    _column("kind", _NAME),
+    _column("since", BigInteger),
+    _column("until", BigInteger),
+    _column("by", Text),
+    _column("reason", Text),
+    _column("ended", BigInteger),
+    _column("ended_by", Text),
+)
+"""A kind of alert that is not told for a while: until when, who said so, and why."""

@@ -12,8 +12,27 @@ from sqlalchemy import Connection, delete, insert, update
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Node, Tree, leaf_hash
 from accountant.store import Moved, StoreError, translated
-from accountant.store.queries import Callback, Queries, SessionRow, Signed, Text, Use
-from accountant.store.tables import CALLBACK, CHECKPOINT, COSIGNATURE, DATA_USE, SESSION, TEXT
+from accountant.store.queries import (
+    NEVER,
+    AlertRow,
+    Callback,
+    Mute,
+    Queries,
+    SessionRow,
+    Signed,
+    Text,
+    Use,
+)
+from accountant.store.tables import (
+    ALERT,
+    CALLBACK,
+    CHECKPOINT,
+    COSIGNATURE,
+    DATA_USE,
+    MUTE,
+    SESSION,
+    TEXT,
+)
 
 if TYPE_CHECKING:
     from accountant.store.ledgers import Ledgers
@@ -180,6 +199,34 @@ class Writing(Queries):
         which = (CALLBACK.c.ledger == ledger) & CALLBACK.c.sequence.in_(sequences)
         self._execute(delete(CALLBACK).where(which))
 
+    def keep_alerts(self, ledger: str, rows: Sequence[AlertRow]) -> None:
+        """Keep alerts that are new."""
+        self._execute(insert(ALERT).values([{"ledger": ledger} | row._asdict() for row in rows]))
+
+    def claim_alert(self, ledger: str, row: AlertRow, due: int) -> bool:
+        """Count an attempt to deliver an alert, due again at ``due``. Return False if another
+        process has claimed it since ``row`` was read.
+        """
+        unmoved = (ALERT.c.attempts == row.attempts) & (ALERT.c.due == row.due)
+        changed = {"attempts": row.attempts + 1, "due": due}
+        which = _alert(ledger, row) & unmoved & (ALERT.c.delivered == 0)
+        statement = update(ALERT).where(which).values(changed)
+        return bool(self._read(lambda connection: connection.execute(statement).rowcount))
+
+    def end_alert(self, ledger: str, row: AlertRow, delivered: int) -> None:
+        """Note when an alert was delivered; 0: it is given up."""
+        changed = {"delivered": delivered} if delivered else {"due": NEVER}
+        self._execute(update(ALERT).where(_alert(ledger, row)).values(changed))
+
+    def keep_mute(self, ledger: str, one: Mute) -> None:
+        """Keep what is muted. Raises Moved if its number is taken."""
+        self._execute(insert(MUTE).values({"ledger": ledger} | one._asdict()))
+
+    def end_mute(self, ledger: str, number: int, now: int, by: str) -> None:
+        """End what is muted before its time."""
+        which = (MUTE.c.ledger == ledger) & (MUTE.c.number == number)
+        self._execute(update(MUTE).where(which).values(ended=now, ended_by=by))
+
     def keep_session(self, ledger: str, digest: bytes, one: SessionRow) -> None:
         """Keep the digest of a new session's token."""
         row = {"ledger": ledger, "digest": digest} | one._asdict()
@@ -215,3 +262,9 @@ class Writing(Queries):
             raise StoreError("the transaction has ended")
         with translated():
             yield
+
+
+def _alert(ledger: str, row: AlertRow) -> Any:
+    """Return the condition that a row is this alert's."""
+    same = (ALERT.c.name == row.name) & (ALERT.c.channel == row.channel)
+    return (ALERT.c.ledger == ledger) & same

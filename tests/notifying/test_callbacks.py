@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from receiving import Receiver
 from support import Clock, World, ask, laplace
 
 from accountant.cli.common import callbacks_of
@@ -24,40 +23,6 @@ from accountant.notifying.webhook import Message, secret_of, signed
 KEY = bytes(range(32))
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 RULES = "  - {id: a, limit: {epsilon: 2}}\n"
-
-
-class Receiver:
-    """A web server that keeps what it gets, and answers with ``status``."""
-
-    def __init__(self) -> None:
-        self.got: list[tuple[dict[str, str], bytes]] = []
-        self.status = 204
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                outer.got.append(({k.lower(): v for k, v in self.headers.items()}, body))
-                self.send_response(outer.status)
-                if 300 <= outer.status < 400:
-                    self.send_header("Location", outer.url + "/elsewhere")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    """A receiver."""
-    made = Receiver()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
 
 
 @pytest.fixture

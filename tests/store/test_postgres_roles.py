@@ -106,12 +106,18 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
     assert rights == {(table, right) for table in appended for right in ("SELECT", "INSERT")} | {
         ("text", "DELETE"),
         *((t, right) for t in ("callback", "session") for right in ("SELECT", "INSERT", "DELETE")),
+        *((t, right) for t in ("alert", "alert_mute") for right in ("SELECT", "INSERT")),
     }
     columns = filled.run(
         "SELECT table_name, column_name FROM information_schema.column_privileges"
         " WHERE grantee = 'app' AND privilege_type = 'UPDATE'"
     )
     assert sorted(columns) == [
+        ("alert", "attempts"),
+        ("alert", "delivered"),
+        ("alert", "due"),
+        ("alert_mute", "ended"),
+        ("alert_mute", "ended_by"),
         ("callback", "attempts"),
         ("callback", "due"),
         ("ledger_head", "peaks"),

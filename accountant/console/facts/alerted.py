@@ -1,0 +1,127 @@
+"""What alerts are made of: the facts of the pages, as they are when nobody looks at them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from accountant.budget.grants import Grant
+from accountant.config.alerts import AlertSettings, Terms
+from accountant.console.facts.accounts import forecast_of
+from accountant.console.facts.alerts import (
+    Facts,
+    LimitUse,
+    OldGrants,
+    OpenProposal,
+    alerts,
+    clock_alert,
+)
+from accountant.console.facts.home import custody
+from accountant.console.facts.proposed import question
+from accountant.console.facts.standing import balance_of
+from accountant.notifying.alerting import Alert, Alerting, Way
+from accountant.publishing.publisher import Publisher
+from accountant.reporting.activity import DAY
+from accountant.reporting.desk import Behind, Desk, Page
+from accountant.reporting.statement import scopes
+from accountant.runtime.service import Service
+
+
+def alerting(
+    service: Service,
+    publisher: Publisher,
+    desk: Desk,
+    settings: AlertSettings,
+    ways: Sequence[Way],
+    origin: str,
+) -> Alerting:
+    """Return what a job runs: it asks the desk, as pages do."""
+    asked = partial(look, service, publisher, desk, settings.alerts)
+    return Alerting(service, asked, ways, service.console, origin)
+
+
+def look(
+    service: Service, publisher: Publisher, desk: Desk, terms: Terms
+) -> Iterator[tuple[str, list[Alert]]]:
+    """Give what is worth an alert now, by population. A long ledger that is still being read is
+    left for the next time. While the clock is in doubt, nothing follows from what it shows. Raise
+    StoreError, Problem.
+    """
+    doubt = service.clock_doubt()
+    if doubt is not None:
+        yield doubt.ledger, [clock_alert(doubt)]
+    for population in service.populations():
+        published = publisher.last_published(population)
+        now = 0 if doubt else service.time()
+        found = desk.ask(population, partial(alerts_of, terms=terms), now, published)
+        if not isinstance(found, Behind):
+            yield population, found
+
+
+def alerts_of(page: Page, terms: Terms) -> list[Alert]:
+    """Return what is worth an alert of one ledger."""
+    return alerts(page.followed.state.ledger, alerted(page, terms.orphaned), terms)
+
+
+def alerted(page: Page, orphaned: float) -> Facts:
+    """Return what is known of a ledger. ``orphaned``: the share of its life after which an open
+    grant counts as old.
+    """
+    state, ledger, today = page.followed.state, custody(page), page.now // DAY
+    checkpoint, alarm = ledger.checkpoint, ledger.alarm
+    return Facts(
+        now=page.now,
+        limits=_limits(page),
+        proposals=tuple(
+            OpenProposal(one.sequence, question(one.command), one.expires)
+            for one in state.proposals.values()
+            if one.is_open(page.now)
+        ),
+        old=_old(page, orphaned),
+        refused=page.followed.activity.within(today, today)["refused"],
+        broken_at=ledger.broken_at,
+        diverged=checkpoint.size if checkpoint and not checkpoint.continued else None,
+        alarm=(alarm.sequence, alarm.witness) if alarm else None,
+    )
+
+
+def _limits(page: Page) -> tuple[LimitUse, ...]:
+    """Return the limits that the accounts of the pages have: on datasets, and on all together."""
+    state, found = page.followed.state, []
+    for counted in scopes(state) if state.population else ():
+        if counted.rule.divides or counted.rule.subjects is not None:
+            continue
+        total = balance_of(page, counted)
+        forecast = forecast_of(page, counted, total)
+        paces = [(one.runs_out, one.days) for one in forecast.paces if one.runs_out is not None]
+        runs_out, days = min(paces, default=(None, 0))
+        periodic = counted.epoch.window.period(page.now) if counted.epoch.window else None
+        found.append(
+            LimitUse(
+                dataset=counted.key.dataset,
+                rule=counted.rule.id,
+                epoch=counted.key.epoch,
+                began=str(periodic[0]) if periodic else "",
+                limit=f"{counted.rule.limit.epsilon:f}",
+                spent=total.spent,
+                held=total.together,
+                over=total.void,
+                runs_out=runs_out,
+                pace_days=days,
+            )
+        )
+    return tuple(found)
+
+
+def _old(page: Page, share: float) -> tuple[OldGrants, ...]:
+    """Return the open grants that are past a share of their lives, by client."""
+    found: defaultdict[str, list[Grant]] = defaultdict(list)
+    for one in page.followed.state.open.values():
+        if page.now - one.opened >= share * (one.expires - one.opened):
+            found[one.by].append(one)
+    return tuple(
+        OldGrants(client, len(held), first.id, first.expires)
+        for client, held in sorted(found.items())
+        for first in [min(held, key=lambda one: one.expires)]
+    )

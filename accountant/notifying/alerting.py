@@ -1,0 +1,219 @@
+"""Tell people what needs them: each alert once to each channel, until it was taken or given up.
+
+What is to be told stands in a table beside the events. A process claims a row by compare-and-swap
+before it sends, so that of several one does; one that is killed between sending and noting it
+leaves the row due, and the same message comes again, with the same id. No lock is held while
+something is sent. What is muted is not entered, and told afterwards if it is still so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import orjson
+import structlog
+from msgspec import Struct
+
+from accountant.budget.errors import Problem
+from accountant.budget.facts import SECOND
+from accountant.config.alerts import Channel, Kind
+from accountant.ledger.events import rfc3339
+from accountant.notifying.webhook import Undelivered
+from accountant.runtime.clock import wall_clock
+from accountant.runtime.service import Service
+from accountant.store.ledgers import AlertRow, Ledgers, StoreError
+from accountant.store.queries import Queries
+
+_log = structlog.get_logger()
+_AT_ONCE: Final = 8
+_MOST: Final = 40
+"""Messages of one run of the job in a ledger; the rest go with the next."""
+PAUSES: Final = (60, 300, 1_800, 7_200, *(6 * 3_600 for _ in range(11)))
+"""Seconds between attempts: after the last one it is given up, after some three days. The first is
+longer than the messages of one run take, so that nothing is sent again that is being sent.
+"""
+_FARTHEST: Final = max(PAUSES) * SECOND
+"""What is due later than this from now was put off by a clock that has gone back since."""
+ALL: Final = "all"
+"""Instead of a kind: alerts of all kinds are muted."""
+
+
+class Alert(Struct, frozen=True):
+    """Something to tell once. ``name`` is the same for as long as it is the same thing; ``place``:
+    its page, below the population's; ``covers``: the names of alerts that are not worth telling any
+    more.
+    """
+
+    kind: Kind
+    name: str
+    sentence: str
+    place: str = ""
+    dataset: str = ""
+    rule: str = ""
+    covers: tuple[str, ...] = ()
+
+    def said(self) -> bytes:
+        """Return what is kept of it, and told."""
+        words = {"kind": self.kind, "sentence": self.sentence, "place": self.place}
+        about = {"dataset": self.dataset, "rule": self.rule}
+        return orjson.dumps(words | {name: value for name, value in about.items() if value})
+
+
+class Told(NamedTuple):
+    """An alert as a channel gets it. ``id`` is the same for each attempt and each channel; ``time``
+    is when it was first seen, in RFC 3339; ``page`` is the address of its page, empty if none is
+    known.
+    """
+
+    id: str
+    time: str
+    population: str
+    kind: str
+    sentence: str
+    page: str
+    dataset: str = ""
+    rule: str = ""
+
+
+class Way(NamedTuple):
+    """A channel, and what sends one alert there, or raises Undelivered."""
+
+    channel: Channel
+    send: Callable[[Told], None]
+
+
+Look = Callable[[], Iterable[tuple[str, list[Alert]]]]
+"""Gives what is worth an alert now, by population."""
+
+
+class Alerting:
+    """Enters what is new, and sends what is due. Several processes may do it at once. ``console``
+    is the address of the console, empty if none is known; ``origin`` makes the ids of this service
+    its own.
+    """
+
+    def __init__(
+        self, service: Service, look: Look, ways: Sequence[Way], console: str, origin: str
+    ) -> None:
+        self._ledgers, self._populations = service.ledgers, service.populations
+        self._look, self._ways = look, {way.channel.name: way for way in ways}
+        self._console, self._origin = console, origin
+        self._touched: set[str] = set()
+        """Ledgers that are no population of users, of which there was something to tell."""
+
+    def run(self) -> int:
+        """Look, and send what is due in all ledgers; return how many messages were delivered."""
+        for population, alerts in self._look():
+            self._touched.add(population)
+            self.enter(population, alerts)
+        return sum(map(self.send_due, sorted({*self._populations(), *self._touched})))
+
+    def enter(self, ledger: str, alerts: Sequence[Alert]) -> int:
+        """Enter the alerts that are new; return how many rows. Without any nothing is written."""
+        now = wall_clock()
+        muted = muted_in(self._ledgers, ledger, now)
+        told = [one for one in alerts if muted.isdisjoint((one.kind, ALL))]
+        wanted = self._wanted(ledger, told, now)
+        if not _new(self._ledgers, ledger, wanted):
+            return 0
+        with self._ledgers.writing(ledger) as writing:  # others may have entered them meanwhile
+            if rows := _new(writing, ledger, wanted):
+                writing.keep_alerts(ledger, rows)
+                writing.commit()
+        return len(rows)
+
+    def _wanted(self, ledger: str, alerts: Sequence[Alert], now: int) -> list[AlertRow]:
+        """Return the rows of some alerts. What is covered stands there as delivered."""
+        found: dict[tuple[str, str], AlertRow] = {}
+        for one in alerts:
+            for name in self._ways:
+                if self._ways[name].channel.takes(ledger, one.kind):
+                    row = AlertRow(one.name, name, now, now, 0, 0, one.said())
+                    found[one.name, name] = row
+                    for covered in one.covers:
+                        found[covered, name] = row._replace(name=covered, delivered=now)
+        return list(found.values())
+
+    def send_due(self, ledger: str) -> int:
+        """Send what is due in one ledger; return how many messages were delivered."""
+        now, claimed = wall_clock(), list[AlertRow]()
+        due = self._due(ledger, now)
+        if not due:
+            return 0
+        with self._ledgers.writing(ledger) as writing:
+            for row in due:
+                pause = PAUSES[min(row.attempts, len(PAUSES) - 1)]
+                if writing.claim_alert(ledger, row, now + pause * SECOND):
+                    claimed.append(row)
+            writing.commit()
+        with ThreadPoolExecutor(_AT_ONCE, "alerts") as threads:  # no lock is held
+            sent = list(threads.map(lambda row: self._send(ledger, row), claimed))
+        ended = [(row, end) for row, end in zip(claimed, sent, strict=True) if end is not None]
+        if ended:
+            with self._ledgers.writing(ledger) as writing:
+                for row, end in ended:
+                    writing.end_alert(ledger, row, end)
+                writing.commit()
+        return sum(bool(end) for _, end in ended)
+
+    def _due(self, ledger: str, now: int) -> list[AlertRow]:
+        found = [
+            row
+            for row in self._ledgers.open_alerts(ledger)
+            if row.channel in self._ways and not now < row.due <= now + _FARTHEST
+        ]
+        if not found:
+            return []
+        muted = muted_in(self._ledgers, ledger, now)
+        kinds = (orjson.loads(row.said)["kind"] for row in found)
+        heard = [
+            row
+            for row, kind in zip(found, kinds, strict=True)
+            if muted.isdisjoint((kind, ALL)) and self._ways[row.channel].channel.takes(ledger, kind)
+        ]
+        heard.sort(key=lambda row: row.due)  # those that fail do not keep the others waiting
+        return heard[:_MOST]
+
+    def _send(self, ledger: str, row: AlertRow) -> int | None:
+        """Send an alert once. Return when it was delivered, 0 to give it up, None to try again."""
+        try:
+            self._ways[row.channel].send(self.told(ledger, row))
+        except Undelivered as error:
+            last = error.for_good or row.attempts >= len(PAUSES)
+            tell = _log.error if last else _log.warning
+            about = {"ledger": ledger, "alert": row.name, "channel": row.channel}
+            what = "an alert is given up" if last else "an alert was not taken"
+            tell(what, **about, reason=str(error))
+            return 0 if last else None
+        return wall_clock()
+
+    def told(self, ledger: str, row: AlertRow) -> Told:
+        """Return what a channel gets of a row."""
+        said = orjson.loads(row.said)
+        digest = sha256("\0".join((self._origin, ledger, row.name)).encode()).hexdigest()
+        place = said.pop("place")
+        page = f"{self._console}/{ledger}/{place}" if self._console and place else self._console
+        return Told(f"alert_{digest[:32]}", rfc3339(row.seen), ledger, page=page, **said)
+
+
+def _new(known: Queries, ledger: str, wanted: list[AlertRow]) -> list[AlertRow]:
+    """Return the rows that are not there yet."""
+    there = known.known_alerts(ledger, [row.name for row in wanted])
+    return [row for row in wanted if (row.name, row.channel) not in there]
+
+
+def muted_in(ledgers: Ledgers, ledger: str, now: int) -> set[str]:
+    """Return the kinds that are muted at a stamp."""
+    return {one.kind for one in ledgers.mutes(ledger) if one.holds(now)}
+
+
+def tell(alerting: Alerting) -> None:
+    """Look, and send what is due, as a job."""
+    try:
+        if sent := alerting.run():
+            _log.info("alerts sent", messages=sent)
+    except (Problem, StoreError) as error:  # they are due still
+        _log.warning("alerts were not sent", reason=str(error))
