@@ -329,8 +329,11 @@ def test_of_two_services_one_tells(
     assert len(receiver.got) == len(said(receiver)) == 2
 
 
-def test_a_running_service_tells(made: World, receiver: Receiver, tmp_path: Path) -> None:
-    """``accountant serve`` looks by itself, to the channels of the file that a setting names."""
+def test_a_running_service_tells(
+    world: Callable[..., World], receiver: Receiver, tmp_path: Path
+) -> None:
+    """``accountant serve`` tells by itself the channels of the file that a setting names."""
+    made = world().hospital(RULES)
     secret, file = tmp_path / "secret", tmp_path / "alerts.yaml"
     secret.write_text(f"whsec_{base64.b64encode(KEY).decode()}")
     hook = {"url": receiver.url, "secret_file": str(secret)}
@@ -348,7 +351,8 @@ def test_a_running_service_tells(made: World, receiver: Receiver, tmp_path: Path
             assert receiver.come.wait(60)
         finally:
             process.terminate()
-    assert "fair: d has used 54 %" in said(receiver)[0]
+    [text] = said(receiver)
+    assert text.startswith("fair: d has used 54 % of its limit")
 
 
 KILLED = """
