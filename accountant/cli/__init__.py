@@ -17,6 +17,7 @@ from accountant.store import StoreError
 __all__ = ["COMMANDS", "app", "load", "main"]
 
 COMMANDS: Final = {
+    "alerts": {"alerts"},
     "approving": {"approvals", "approve"},
     "asking": {"accounts", "explain", "preview", "report"},
     "asking_service": {"commit", "deliver", "grant", "grants", "populations", "record"}

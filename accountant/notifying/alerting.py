@@ -37,6 +37,7 @@ longer than the messages of one run take, so that nothing is sent again that is 
 """
 _FARTHEST: Final = max(PAUSES) * SECOND
 """What is due later than this from now was put off by a clock that has gone back since."""
+DAY: Final = 86_400 * SECOND
 ALL: Final = "all"
 """Instead of a kind: alerts of all kinds are muted."""
 

@@ -125,7 +125,7 @@ def test_every_command_is_found_by_its_name() -> None:
     assert valued == _OPTIONS
     for name, command in group.commands.items():
         callback = command.callback
-        groups = {"keys": "serving", "policy": "policy"}
+        groups = {"alerts": "alerts", "keys": "serving", "policy": "policy"}
         module = groups.get(name) or callback.__module__.rpartition(".")[2]
         found.setdefault(module, set()).add(name)
     assert found == dict(COMMANDS)
