@@ -148,9 +148,16 @@ def _row(report: Report, dimension: str, **parts: Any) -> dict[str, Any]:
 
 
 def _cell(name: str, value: Any) -> Any:
+    return cell(value, number=name in NUMBERS)
+
+
+def cell(value: Any, *, number: bool) -> Any:
+    """Return a value as a cell: an unbounded number as ``inf``, a text in one line, with an
+    apostrophe before what a spreadsheet would read as a formula.
+    """
     if value is None:
         return ""
-    if name in NUMBERS:
+    if number:
         return "inf" if value == INFINITE else value
     text = visible(str(value))
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

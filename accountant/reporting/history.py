@@ -116,6 +116,12 @@ class History:
         """By client, how many of its grants were ``committed``, ``released`` and ``expired``."""
         self.relaxed = Relaxing()
 
+    def anew(self) -> History:
+        """Return a history that begins now: it knows the open grants, and how limits count."""
+        found = History()
+        found.held, found.counting, found._cells = dict(self.held), self.counting, self._cells
+        return found
+
     def seen(self) -> tuple[SeenFacts, ...]:
         """Return the notable events of each sort."""
         return tuple(

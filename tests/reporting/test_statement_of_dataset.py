@@ -1,0 +1,229 @@
+"""The statement of a dataset: opening and movements are the closing, to the unit."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from effort import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_ledgers import Ops, ledger, ops
+from report_desk import DAY, Desk
+from support import SECOND, START, Book, gaussian, laplace
+
+from accountant.budget.apply import apply, read
+from accountant.budget.errors import Invalid
+from accountant.budget.state import State, lifetime
+from accountant.ledger.events import Event
+from accountant.ledger.merkle import leaf_hash
+from accountant.reporting.periods import dataset
+from accountant.reporting.periods.account import OTHER, Part, Statement, Subject, subject_of
+from accountant.reporting.periods.cell import Held
+from accountant.reporting.periods.dataset import StatementFacts
+from accountant.reporting.periods.making import AskedReport, facts_of
+from accountant.reporting.periods.period import Period
+from accountant.reporting.periods.walk import walk
+from accountant.reporting.texts import Texts
+from accountant.store.ledgers import Stored
+
+FIRST = datetime.fromtimestamp(START / SECOND, UTC).date()
+"""The day on which every test begins."""
+
+
+def _days(first: int, last: int) -> Period:
+    return Period(FIRST + timedelta(days=first), FIRST + timedelta(days=last))
+
+
+def _state_at(book: Book, stamp: int) -> State:
+    """The ledger as of the events before a stamp, folded by other code."""
+    state = State(book.name)
+    for body in book.stored:
+        event = Event.from_bytes(body)
+        if event.time >= stamp:
+            break
+        apply(state, read(state, event))
+    return state
+
+
+def _held(state: State, subject: Subject, part: Part) -> Held:
+    """What the cell holds by the arrays of all cells, where the values of the cell are there."""
+    key = subject.counted.key if subject.counted else lifetime(subject.dataset)
+    if part.epoch is not None:
+        key = key._replace(epoch=part.epoch.number)
+    sums = state.seen(key).used
+    nothing = (0,) * 2 * sums.rows
+    if any(at >= size for at, size in zip(subject.cell, sums.shape, strict=True)):
+        return Held(nothing, nothing)
+    reserved = state.reserved().get(key)
+    place = (slice(None), *subject.cell)
+    used = tuple(sums.stacked()[place].tolist())
+    return Held(used, nothing if reserved is None else tuple(reserved.stacked()[place].tolist()))
+
+
+@pytest.mark.parametrize("gate", ["renyi", "zcdp"])
+@settings(max_examples=examples(30))
+@given(todo=ops, first=st.integers(0, 1), more=st.integers(0, 2), name=st.sampled_from("de"))
+def test_opening_and_movements_are_the_closing(
+    gate: str, todo: Ops, first: int, more: int, name: str
+) -> None:
+    """In every currency of the account, for what is spent, for what is reserved and for charges
+    without a bound; opening and closing are what the arrays of all cells hold at these moments, and
+    an event explains every movement. So it is across policies, recoveries and added groups.
+    """
+    book = ledger(gate, True, todo)
+    period = _days(first, first + more)
+    stored = [Stored(i, body, leaf_hash(body)) for i, body in enumerate(book.stored)]
+    now = period.end
+    subject = subject_of(walk(book.name, stored, period, now).state, name)
+    statement = Statement(subject, Texts())
+    end = walk(book.name, stored, period, now, statement)
+    statement.close(end.state)
+    for part in statement.parts:
+        spent = np.array([part.opening.spent, *(one.spent for one in part.movements)])
+        held = np.array([part.opening.reserved, *(one.reserved for one in part.movements)])
+        assert tuple(spent.sum(axis=0)) == part.closing.spent
+        assert tuple(held.sum(axis=0)) == part.closing.reserved
+        assert all(one.kind != OTHER for one in part.movements)
+    at_start = _state_at(book, period.start)
+    at_start.now = period.start
+    if statement.parts and statement.parts[0].event is None:
+        assert statement.parts[0].opening == _held(at_start, subject, statement.parts[0])
+    at_end = _state_at(book, period.end)
+    at_end.now = period.end - 1
+    assert statement.parts[-1].closing == _held(at_end, subject, statement.parts[-1])
+
+
+def _statement(desk: Desk, period: Period, name: str = "d") -> StatementFacts:
+    found = facts_of(
+        desk.ledgers, desk.name, AskedReport.of("statement", period, name, desk.clock())
+    )
+    assert isinstance(found, StatementFacts)
+    return found
+
+
+def _adds_up(found: StatementFacts) -> None:
+    """Opening, lines and closing add up as decimals, too: as they are printed."""
+    for part in found.parts:
+        for name in ("spent", "reserved"):
+            moved = sum((Decimal(getattr(one, name)) for one in part.lines), Decimal(0))
+            assert moved == Decimal(getattr(part, name))
+            opened = Decimal(getattr(part.opening, name))
+            assert opened + moved == Decimal(getattr(part.closing, name))
+
+
+def test_a_statement_is_of_the_group_that_has_used_most(desk: Desk) -> None:
+    """Charges to other groups only are not in it, and its closing is what the limit says."""
+    desk.hospital(dimensions={"sex": ["f", "m"]})
+    desk.record(laplace("0.1"))
+    desk.forward(DAY)
+    desk.record(laplace("0.2"), subjects={"sex": ["f"]})
+    desk.record(laplace("0.3"), subjects={"sex": ["m"]}, purpose="wages")
+    found = _statement(desk, _days(1, 1))
+    [part] = found.parts
+    assert found.group == {"sex": "m"}
+    assert (part.opening.spent, part.closing.epsilon_spent) == ("0.1", "0.4")
+    [line] = part.lines
+    assert (line.by, line.subjects, line.purpose, line.spent) == ("pipe", "sex: m", "wages", "0.3")
+    _adds_up(found)
+
+
+def test_a_limit_that_converts_says_by_how_much(desk: Desk) -> None:
+    """Amounts are those that the limit adds up; the slope and the start of its line are told, and
+    give what opening and closing come to in epsilon.
+    """
+    desk.hospital("  - {id: a, limit: {epsilon: 4, delta: 1e-6}, gate: zcdp}\n")
+    for _ in range(40):
+        desk.record(gaussian("0.1"))
+    [part] = _statement(desk, _days(0, 0)).parts
+    assert part.currency == "rho"
+    assert part.slope is not None
+    assert part.start is not None
+    along = Decimal(part.start) + Decimal(part.slope) * Decimal(part.closing.spent)
+    assert 0 <= along - Decimal(part.closing.epsilon_spent) < Decimal("1e-8")
+
+
+def test_a_changed_limit_begins_another_part(desk: Desk) -> None:
+    """It says by which event, and opens with what was used, as the new limit counts it."""
+    desk.hospital()
+    desk.record(laplace("0.25"))
+    desk.forward(DAY)
+    desk.policy("  - {id: a, limit: {epsilon: 2}}\n")
+    desk.record(laplace("0.5"))
+    first, second = _statement(desk, _days(1, 1)).parts
+    assert (first.event, first.limit, first.closing.spent) == (None, "1", "0.25")
+    assert (second.limit, second.opening.spent, second.closing.spent) == ("2", "0.25", "0.75")
+    assert second.event is not None
+
+
+def test_what_leaves_a_window_is_a_movement(desk: Desk) -> None:
+    """It takes the day on which it was seen to be gone, and no event."""
+    desk.hospital("  - {id: a, window: 2d, limit: {epsilon: 1}}\n")
+    desk.record(laplace("0.25"))
+    desk.forward(5 * DAY)
+    found = _statement(desk, _days(0, 4))
+    [part] = found.parts
+    assert [(one.kind, one.spent) for one in part.lines][-1] == ("time", "-0.25")
+    assert part.closing.spent == "0"
+    _adds_up(found)
+
+
+def test_an_expired_grant_moves_from_reserved_to_spent(desk: Desk) -> None:
+    """With the client that had asked for it."""
+    desk.hospital()
+    desk.grant(laplace("0.5"), ttl_seconds=60, purpose="ops")
+    desk.forward(61)
+    desk.service.expire_due()
+    [part] = _statement(desk, _days(0, 0)).parts
+    _, line = part.lines
+    assert (line.kind, line.by, line.purpose) == ("grant.expired.v1", "pipe", "ops")
+    assert (line.spent, line.reserved) == ("0.5", "-0.5")
+
+
+def test_without_a_limit_the_lifetime_total_is_stated(desk: Desk) -> None:
+    """In plain epsilons, also of charges without any bound."""
+    desk.population()
+    desk.dataset("d")
+    desk.record(laplace("0.5"))
+    desk.record({"kind": "non_private"})
+    [part] = _statement(desk, _days(0, 0)).parts
+    assert (part.rule, part.limit, part.currency) == ("", None, "epsilon")
+    assert (part.closing.spent, part.closing.unbounded) == ("0.5", 1)
+    assert part.closing.epsilon_spent == "infinite"
+
+
+def test_a_period_without_events_closes_as_it_opened(desk: Desk) -> None:
+    """Also one before anything was registered, which has no part: then it has no dataset either."""
+    desk.hospital()
+    desk.record(laplace("0.5"))
+    desk.forward(3 * DAY)
+    [part] = _statement(desk, _days(1, 2)).parts
+    assert (part.opening.spent, part.lines, part.closing.spent) == ("0.5", (), "0.5")
+    with pytest.raises(Invalid, match="no dataset"):
+        _statement(desk, Period(date(2020, 1, 1), date(2020, 1, 31)))
+
+
+def test_many_movements_are_added_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By as little as it takes to be few enough, and to the same sums."""
+    desk.hospital("  - {id: a, limit: {epsilon: 100}}\n")
+    asked: list[tuple[str, str, dict[str, Any]]] = [
+        ("record_invocations", by, {"dataset": "d", "mechanisms": [laplace("0.001")]})
+        for by in ("one", "two", "three") * 4
+    ]
+    for _ in range(2):
+        desk.all(asked)
+        desk.forward(DAY)
+    each = _statement(desk, _days(0, 2))
+    for most, lines, summed in (
+        (24, 24, ""),
+        (6, 6, "day, client and kind"),
+        (2, 2, "day and kind"),
+    ):
+        monkeypatch.setattr(dataset, "MOST_LINES", most)
+        found = _statement(desk, _days(0, 2))
+        assert (len(found.parts[0].lines), found.parts[0].summed) == (lines, summed)
+        assert found.parts[0].spent == each.parts[0].spent
+        _adds_up(found)
