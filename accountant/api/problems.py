@@ -30,6 +30,7 @@ _STATUS_OF_CODE: Final = {
     "unauthenticated": 401,
     "body-too-large": 413,
     "evidence-not-written": 507,
+    "no-pdf": 501,
 }
 _UNREADABLE: Final = (
     "the database cannot be read; try again, and look at the service's log if it stays so"

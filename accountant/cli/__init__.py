@@ -19,7 +19,7 @@ __all__ = ["COMMANDS", "app", "load", "main"]
 COMMANDS: Final = {
     "alerts": {"alerts"},
     "approving": {"approvals", "approve"},
-    "asking": {"accounts", "explain", "preview", "report"},
+    "asking": {"accounts", "explain", "preview"},
     "asking_service": {"commit", "deliver", "grant", "grants", "populations", "record"}
     | {"release", "republish", "run"},
     "backing_up": {"backup", "restore"},
@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "planning": {"plan"},
     "policy": {"policy"},
     "proposing": {"confirm", "decline", "proposals"},
+    "reporting": {"checklist", "registry", "report"},
     "serving": {"keys", "migrate", "serve"},
     "signing_in": {"signin-link"},
 }

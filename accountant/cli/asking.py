@@ -1,9 +1,8 @@
-"""accounts, explain, preview, report."""
+"""accounts, explain, preview."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -157,32 +156,3 @@ def _integers(side: dict[str, Any]) -> str:
     )
     holds = "<=" if side["holds"] else ">"
     return f"{currency}: {used} + {charge} {holds} {capacity} (in 1e-{currency.digits})"
-
-
-@common.app.command()
-def report(
-    population: common.PopulationOption,
-    form: Annotated[
-        str | None,
-        typer.Option("--format", help="html, json or csv; default: the ending of --out, or html"),
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option("--out", help="file to write; default: standard output")
-    ] = None,
-    local: common.LocalOption = False,
-) -> None:
-    """Write the compliance report."""
-    from accountant.reporting import files  # noqa: PLC0415
-
-    form = form or (to and to.suffix.removeprefix(".")) or "html"
-    if form not in files.FORMATS:
-        raise Invalid("unknown-format", f"unknown report format {form!r}: html, json or csv")
-    with common.local_service() as service:
-        service.known(population)
-        published = common.publisher_of(service).last_published(population)
-        text = files.rendered(files.report_of(service.ledgers, population, published), form)
-    if to is None:
-        typer.echo(text, nl=False)
-    else:
-        files.write_whole(to, text)
-        common.say(f"wrote {to}")

@@ -453,9 +453,22 @@ class AsyncClient(AsyncSender):
         """Return one event's canonical bytes. A pipeline gets its own events."""
         return await self.send(calls.event(sequence))
 
-    async def report(self, form: str = "html") -> bytes:
-        """Return the compliance report as ``html``, ``json`` or ``csv``; not for pipelines."""
-        return await self.send(calls.report(form))
+    async def report(
+        self,
+        form: str = "html",
+        *,
+        kind: str | None = None,
+        dataset: str | None = None,
+        month: str | None = None,
+        first: str | None = None,
+        last: str | None = None,
+    ) -> bytes:
+        """Return the compliance report as ``html``, ``json`` or ``csv``; of a ``month`` (2026-10),
+        or of the days from ``first`` to ``last``, a report to sign, as ``pdf`` too: of the ``kind``
+        officer, statement (of a ``dataset``) or population. Not for pipelines.
+        """
+        period = {"kind": kind, "dataset": dataset, "month": month, "from": first, "to": last}
+        return await self.send(calls.report(form, period))
 
     async def evidence(
         self,

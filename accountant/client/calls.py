@@ -249,9 +249,9 @@ def event(sequence: int) -> Call[bytes]:
     return fetch(f"/events/{sequence}")
 
 
-def report(form: str) -> Call[bytes]:
-    """Read the report."""
-    return fetch("/report", patience=_MINUTES, format=form)
+def report(form: str, period: Mapping[str, str | None]) -> Call[bytes]:
+    """Read the report; of a ``period`` by the names of its parameters."""
+    return fetch("/report", patience=_MINUTES, format=form, **period)
 
 
 def evidence(into: Bundle, first: int | None, last: int | None, *, texts: bool) -> Call[Body]:

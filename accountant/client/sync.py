@@ -444,9 +444,22 @@ class Client(Sender):
         """Return one event's canonical bytes. A pipeline gets its own events."""
         return self.send(calls.event(sequence))
 
-    def report(self, form: str = "html") -> bytes:
-        """Return the compliance report as ``html``, ``json`` or ``csv``; not for pipelines."""
-        return self.send(calls.report(form))
+    def report(
+        self,
+        form: str = "html",
+        *,
+        kind: str | None = None,
+        dataset: str | None = None,
+        month: str | None = None,
+        first: str | None = None,
+        last: str | None = None,
+    ) -> bytes:
+        """Return the compliance report as ``html``, ``json`` or ``csv``; of a ``month`` (2026-10),
+        or of the days from ``first`` to ``last``, a report to sign, as ``pdf`` too: of the ``kind``
+        officer, statement (of a ``dataset``) or population. Not for pipelines.
+        """
+        period = {"kind": kind, "dataset": dataset, "month": month, "from": first, "to": last}
+        return self.send(calls.report(form, period))
 
     def evidence(
         self,

@@ -22,6 +22,7 @@ from accountant.console.pages import (
     keys,
     ledger,
     proposals,
+    reports,
     requests,
     what_if,
 )
@@ -54,7 +55,7 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
     app.state.desk = Desk(service.ledgers)
     app.state.trials = Trials(service.ledgers)
     first = signing_in, home, keys, findings, ledger, evidence
-    for module in (*first, accounts, what_if, decisions, proposals, requests):
+    for module in (*first, accounts, what_if, decisions, proposals, requests, reports):
         app.include_router(module.router)
 
     @app.get("/console/static/{name}", include_in_schema=False)

@@ -12,9 +12,13 @@ from importlib import import_module
 from threading import Lock
 from typing import Final, NamedTuple
 
+from accountant.budget.errors import Invalid, Problem, Unavailable
 from accountant.budget.rules import home_made
 from accountant.reporting.files import rendered, report_of
+from accountant.reporting.periods.making import AskedReport, facts_of
+from accountant.reporting.periods.rendering import written
 from accountant.runtime import cores
+from accountant.runtime.memory import collection_paused
 from accountant.runtime.service import Service
 from accountant.store import Damaged, StoreError
 from accountant.store.ledgers import Ledgers, Signed
@@ -35,6 +39,8 @@ class _Asked(NamedTuple):
     forms: Sequence[str]
     reached: frozenset[str] | None
     cores: Collection[int]
+    period: AskedReport | None = None
+    """None: the report of how it stands now."""
 
 
 def report_texts(
@@ -48,8 +54,25 @@ def report_texts(
     default all. Raise StoreError, or NotFound without a ledger.
     """
     service.known(population)
-    asked = _Asked(service.ledgers.url, population, published, forms, reached, cores.USABLE)
-    if service.head(population).size < WORTH or home_made() or os.name != "posix":
+    url = service.ledgers.url
+    asked = _Asked(url, population, published, forms, reached, cores.USABLE)
+    return {form: found.decode() for form, found in _answer(service, asked).items()}
+
+
+def period_report(
+    service: Service, population: str, published: Signed | None, asked: AskedReport, form: str
+) -> bytes:
+    """Return the report of a period in a form. Raise StoreError, NotFound without a ledger, Invalid
+    for a dataset that was not registered by its end, or Unavailable where no PDF can be made.
+    """
+    service.known(population)
+    url = service.ledgers.url
+    wanted = _Asked(url, population, published, [form], frozenset(), cores.USABLE, asked)
+    return _answer(service, wanted)[form]
+
+
+def _answer(service: Service, asked: _Asked) -> dict[str, bytes]:
+    if service.head(asked.population).size < WORTH or home_made() or os.name != "posix":
         return _texts(service.ledgers, asked)
     with _one, Helpers("accountant.reporting.apart", 1) as helpers:
         try:
@@ -59,25 +82,41 @@ def report_texts(
             raise StoreError(f"the report was not made: {error}") from error
     if isinstance(answer, StoreError):
         raise answer
-    texts: dict[str, str] = answer
+    if isinstance(answer, _Wrong):
+        raise (Invalid if answer.invalid else Unavailable)(answer.code, answer.detail)
+    texts: dict[str, bytes] = answer
     return texts
 
 
-def _texts(ledgers: Ledgers, asked: _Asked) -> dict[str, str]:
+class _Wrong(NamedTuple):
+    """A problem: exceptions with several arguments cannot be pickled."""
+
+    invalid: bool
+    code: str
+    detail: str
+
+
+def _texts(ledgers: Ledgers, asked: _Asked) -> dict[str, bytes]:
+    if asked.period is not None:
+        facts = facts_of(ledgers, asked.population, asked.period, asked.published)
+        return {form: written(facts, form) for form in asked.forms}
     report = report_of(ledgers, asked.population, asked.published, asked.reached)
-    return {form: rendered(report, form) for form in asked.forms}
+    return {form: rendered(report, form).encode() for form in asked.forms}
 
 
-def _made(asked: _Asked) -> dict[str, str] | StoreError:
+def _made(asked: _Asked) -> dict[str, bytes] | StoreError | _Wrong:
     """Make the report here. Errors are sent by their message: not every one can be pickled."""
     os.nice(_LOWER)
     with suppress(OSError, AttributeError):  # the thread that asks may be kept on one core
         os.sched_setaffinity(0, asked.cores)
     ledgers = Ledgers(asked.url)
     try:
-        return _texts(ledgers, asked)
+        with collection_paused():  # the process ends with its answer
+            return _texts(ledgers, asked)
     except StoreError as error:
         return error if type(error) is Damaged else StoreError(str(error))
+    except Problem as error:
+        return _Wrong(isinstance(error, Invalid), error.code, error.detail)
     except ValueError as error:
         return Damaged(str(error))
     finally:

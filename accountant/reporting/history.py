@@ -98,10 +98,12 @@ class Noted(NamedTuple):
 
 
 class History:
-    """Collects from every event, its texts opened, after the state has folded it in."""
+    """Collects from every event, its texts opened, after the state has folded it in; ``tallied``:
+    also the usage by client, kind and purpose.
+    """
 
-    def __init__(self) -> None:
-        self.tallies = Tallies()
+    def __init__(self, *, tallied: bool = True) -> None:
+        self.tallies, self._tallied = Tallies(), tallied
         self.counts: dict[str, Counter[str]] = {sort: Counter() for sort in SORTS}
         """The notable events of each sort, by dataset that they are charged to."""
         self._totals = Counter[str]()
@@ -118,7 +120,7 @@ class History:
 
     def anew(self) -> History:
         """Return a history that begins now: it knows the open grants, and how limits count."""
-        found = History()
+        found = History(tallied=self._tallied)
         found.held, found.counting, found._cells = dict(self.held), self.counting, self._cells
         return found
 
@@ -197,17 +199,12 @@ class History:
     def _judged(self, state: State, event: Event) -> None:
         body, command = event.body, event.body["command"]
         refused = event.type == "grant.refused.v1"
-        total, kinds = Charge.from_json(body["total"]), [m["kind"] for m in mechanisms_of(command)]
-        each = [total] if len(kinds) == 1 else map(Charge.from_json, body["charges"])
-        parts = _by_kind(zip(kinds, each, strict=True))
-        if len(parts) == 1:
-            parts = dict.fromkeys(parts, total)
-        elif not refused and body.get("charged_to") != "everyone":
-            parts = _priced(state, command["mechanisms"], total.orders, event.sequence)
+        total = Charge.from_json(body["total"])
+        parts = self._parts_of(state, event, total) if self._tallied else {}
         purpose = command.get("purpose") or UNKNOWN
         subjects, policy = command.get("subjects"), body.get("policy", NO_POLICY)
         at = Names(reach_in(body), event.by, purpose, subjects, policy)
-        for tally, charge in self.tallies.of(at, total, parts):
+        for tally, charge in self.tallies.of(at, total, parts) if self._tallied else ():
             if refused:
                 tally.refused += 1
             else:
@@ -223,6 +220,18 @@ class History:
             for sort in _sorts(state, fired, refused=refused):
                 self._note(sort, event, at, total, _explained(sort, state, event))
 
+    def _parts_of(self, state: State, event: Event, total: Charge) -> Parts:
+        """Return the charge of a judged event by kind of mechanism."""
+        body, command = event.body, event.body["command"]
+        kinds = [m["kind"] for m in mechanisms_of(command)]
+        each = [total] if len(kinds) == 1 else map(Charge.from_json, body["charges"])
+        parts = _by_kind(zip(kinds, each, strict=True))
+        if len(parts) == 1:
+            return dict.fromkeys(parts, total)
+        if event.type != "grant.refused.v1" and body.get("charged_to") != "everyone":
+            return _priced(state, command["mechanisms"], total.orders, event.sequence)
+        return parts
+
     def _settled(self, state: State, event: Event) -> None:
         held = self.held.pop(grant_in(event))
         self.endings[held.at.client][SETTLING[event.type]] += 1
@@ -232,13 +241,9 @@ class History:
             self._note("expired", event, held.at, final, text)
         if final == grant.total:
             return
-        back, parts = grant.total - final, _parts(state, event, held, final)
-        changes = {
-            kind: parts.get(kind, NOTHING) - held.parts.get(kind, NOTHING)
-            for kind in parts.keys() | held.parts.keys()
-        }
-        for tally, change in self.tallies.of(held.at, NOTHING - back, changes):
-            tally.add(change, held.at.policy, settled=True)
+        back = grant.total - final
+        if self._tallied:
+            self._give_back(state, event, held, final)
         if event.type != "grant.expired.v1":
             self._trust(held.at.client).gave_back(event.type, back)
             reason = event.body["command"].get("reason")
@@ -249,6 +254,17 @@ class History:
                 rules = tuple(rule for rule, _ in fired)
                 text = f"grant {grant.id}: given back beyond what is taken on one client's word"
                 self._note("flagged", event, held.at, back, partial(_pair, text, rules))
+
+    def _give_back(self, state: State, event: Event, held: OpenGrant, final: Charge) -> None:
+        """Tally what a grant did not use."""
+        parts = _parts(state, event, held, final)
+        changes = {
+            kind: parts.get(kind, NOTHING) - held.parts.get(kind, NOTHING)
+            for kind in parts.keys() | held.parts.keys()
+        }
+        back = held.grant.total - final
+        for tally, change in self.tallies.of(held.at, NOTHING - back, changes):
+            tally.add(change, held.at.policy, settled=True)
 
     def _revalued(self, state: State, event: Event) -> None:
         command, more = event.body["command"], Charge.from_json(event.body["more"])

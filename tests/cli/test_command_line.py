@@ -221,6 +221,26 @@ def test_a_list_or_a_tree_is_composed_as_it_stands(line: Line) -> None:
     assert found == {"0.1"}
 
 
+def test_a_report_of_a_period_is_written(line: Line) -> None:
+    """By its kind, as the file's name says; what is no period is told before anything is read."""
+    line("import", line.file("x.jsonl", ran("0.25")), "-p", "fair")
+    period = "--from", "2026-01-01"
+    line("report", "-p", "fair", *period, "-o", str(line.folder / "r.pdf"))
+    assert (line.folder / "r.pdf").read_bytes().startswith(b"%PDF-")
+    asked = "report", "-p", "fair", "--kind", "statement", "--dataset", "d", *period
+    [part] = json.loads(line(*asked, "--format", "json"))["parts"]
+    assert (part["opening"]["spent"], part["closing"]["spent"]) == ("0", "0.25")
+    assert "no month" in line("report", "-p", "fair", "--month", "2026-20", code=2)
+    assert "pdf of a period" in line("report", "-p", "fair", "--format", "pdf", code=2)
+
+
+def test_what_is_for_others_is_written(line: Line) -> None:
+    """The entry of the registry as YAML, the checklist as a page."""
+    assert "tier: 3" in line("registry", "-p", "fair", "--dataset", "d")
+    assert "What is the unit of privacy?" in line("checklist", "-p", "fair")
+    assert "nothing" in line("registry", "-p", "fair", "--dataset", "nothing", code=2)
+
+
 def test_reports_go_where_they_are_sent(line: Line) -> None:
     """The format follows the file's name; what cannot be written leaves nothing behind."""
     line("report", "-p", "fair", "--out", str(line.folder / "r.csv"))

@@ -32,13 +32,15 @@ from accountant.api.models.deciding import Contributors, DecisionInFull
 from accountant.api.requests import narrowed_to, only_own
 from accountant.api.views import in_full, in_names
 from accountant.budget.commands import Text
-from accountant.budget.errors import NotFound
+from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.facts import client_in
 from accountant.door.sending import FileResponse
 from accountant.ledger.events import Event
 from accountant.ledger.tiles import WIDTH, Tile
 from accountant.publishing.evidence import Gone, written
-from accountant.reporting.apart import report_texts
+from accountant.reporting.apart import period_report, report_texts
+from accountant.reporting.periods.making import MEDIA, AskedReport
+from accountant.reporting.periods.period import Period
 from accountant.reporting.statement import accounts_json
 from accountant.reporting.texts import Texts
 
@@ -73,19 +75,39 @@ def show_accounts(
 
 
 @router.get("/report")
-@Call(media="text/html application/json text/csv")
+@Call(media="text/html application/json text/csv application/pdf", topics="data report")
 def show_report(
+    *,
     population: Name,
     key: Overseer,
     service: TheService,
     publisher: ThePublisher,
-    form: Annotated[Literal["html", "json", "csv"], Query(alias="format")] = "html",
+    form: Annotated[Literal["html", "pdf", "json", "csv"], Query(alias="format")] = "html",
+    kind: Annotated[
+        Literal["officer", "statement", "population"] | None,
+        Query(description="of a period: what an officer signs, a dataset, or by group"),
+    ] = None,
+    dataset: Annotated[str | None, Query(description="of the statement")] = None,
+    month: Annotated[str | None, Query(description="the period: 2026-10")] = None,
+    first: Annotated[str | None, Query(alias="from", description="its first day")] = None,
+    last: Annotated[str | None, Query(alias="to", description="its last day; or today")] = None,
 ) -> Response:
-    """Show the compliance report."""
-    media = {"html": "text/html", "json": "application/json", "csv": "text/csv"}[form]
+    """Show the compliance report as of now; or, of a month or from a day to another, a report to
+    sign. The same period gives the same bytes once it is over.
+    """
     published = publisher.last_published(population)
-    text = report_texts(service, population, published, [form], key.populations)[form]
-    return Response(text, media_type=media, headers=_REPORT_HEADERS)
+    if kind is None and not (month or first or last):
+        if form == "pdf" or dataset is not None:
+            raise Invalid("unknown-report", "a PDF, and a dataset, are of a period: name a month")
+        text = report_texts(service, population, published, [form], key.populations)[form]
+        return Response(text, media_type=MEDIA[form], headers=_REPORT_HEADERS)
+    now = service.time()
+    period = Period.asked(month, first, last, now)
+    asked = AskedReport.of(kind or "officer", period, dataset, now)
+    found = period_report(service, population, published, asked, form)
+    name = f'inline; filename="{population}-{asked.name}.{form}"'
+    headers = _REPORT_HEADERS | {"Content-Disposition": name}
+    return Response(found, media_type=MEDIA[form], headers=headers)
 
 
 @router.get("/events")

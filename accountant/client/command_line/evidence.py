@@ -16,7 +16,7 @@ from accountant.client.command_line.output import say, write_out
 from accountant.client.files import Whole
 
 Env = Mapping[str, str]
-_FORMS: Final = ("html", "json", "csv")
+_FORMS: Final = ("html", "json", "csv", "pdf")
 _VERIFIER: Final = Path(__file__).parents[2] / "verify_minimal.py"
 
 
@@ -26,7 +26,14 @@ def report(asked: argparse.Namespace, env: Env) -> int:
     if form not in _FORMS:
         raise Misuse(f"{asked.out!r}: name the report's --format: {', '.join(_FORMS)}")
     with connected(asked, env) as client:
-        data = client.report(form)
+        data = client.report(
+            form,
+            kind=asked.kind,
+            dataset=asked.dataset,
+            month=asked.month,
+            first=asked.first_day,
+            last=asked.last_day,
+        )
     return _put(data, asked.out)
 
 

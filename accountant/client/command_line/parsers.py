@@ -233,9 +233,17 @@ def _explain(to: argparse.ArgumentParser) -> None:
 
 
 def _report(to: argparse.ArgumentParser) -> None:
-    text = "html, json or csv; default: the ending of --out, or html"
-    to.add_argument("--format", dest="form", choices=("html", "json", "csv"), help=text)
-    to.add_argument("--out", metavar="FILE", help="file to write; default: standard output")
+    text = "of a period: officer (default), statement (of a dataset), population"
+    to.add_argument("--kind", choices=("officer", "statement", "population"), help=text)
+    to.add_argument("--dataset", help="the dataset of the statement")
+    to.add_argument("--month", metavar="MONTH", help="the period: 2026-10")
+    text = "the first day of the period: 2026-10-05"
+    to.add_argument("--from", dest="first_day", metavar="DAY", help=text)
+    text = "the last day of the period; default: today"
+    to.add_argument("--to", dest="last_day", metavar="DAY", help=text)
+    text = "html, json, csv, or pdf (of a period); default: the ending of --out, or html"
+    to.add_argument("--format", dest="form", choices=("html", "json", "csv", "pdf"), help=text)
+    to.add_argument("--out", "-o", metavar="FILE", help="file to write; default: standard output")
 
 
 def _export(to: argparse.ArgumentParser) -> None:

@@ -70,7 +70,7 @@ class Collected:
     """
 
     def __init__(self, texts: Texts, *, by_group: bool = False) -> None:
-        self.history = History()
+        self.history = History(tallied=False)
         self.before: Stands = {}
         self.groups: list[dict[str, str]] = []
         """Of each dimension, the lifetime total of each value, over all datasets."""

@@ -63,7 +63,7 @@ class AskedReport(NamedTuple):
                 if not dataset
                 else (f"a report of the kind {kind} is about all datasets: name none")
             )
-            raise Invalid("which-dataset", text)
+            raise Invalid("unknown-report", text)
         return cls(found, period, dataset or None, now)
 
     @property

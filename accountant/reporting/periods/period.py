@@ -44,7 +44,7 @@ class Period(NamedTuple):
         try:
             first = date.fromisoformat(f"{text}-01")
         except ValueError:
-            raise Invalid("unknown-period", f"{text!r} is no month: write 2026-10") from None
+            raise Invalid("unknown-report", f"{text!r} is no month: write 2026-10") from None
         return cls(first, _end_of_month(first))
 
     @classmethod
@@ -54,11 +54,11 @@ class Period(NamedTuple):
             found = cls(date.fromisoformat(first), date.fromisoformat(last))
         except ValueError:
             text = f"{first!r} to {last!r} are no days: write 2026-10-05"
-            raise Invalid("unknown-period", text) from None
+            raise Invalid("unknown-report", text) from None
         if found.last < found.first:
-            raise Invalid("unknown-period", f"the period ends on {last}, before it begins: {first}")
+            raise Invalid("unknown-report", f"the period ends on {last}, before it begins: {first}")
         if found.last.year - found.first.year > MOST_YEARS:
-            raise Invalid("unknown-period", f"a period has at most {MOST_YEARS} years")
+            raise Invalid("unknown-report", f"a period has at most {MOST_YEARS} years")
         return found
 
     @classmethod
@@ -67,17 +67,17 @@ class Period(NamedTuple):
         (by default: today). Raise Invalid, also for a period that has not begun.
         """
         if month and (first or last):
-            raise Invalid("unknown-period", "name a month, or a first and a last day, not both")
+            raise Invalid("unknown-report", "name a month, or a first and a last day, not both")
         today = datetime.fromtimestamp(now / SECOND, UTC).date().isoformat()
         if month:
             found = cls.of_month(month)
         elif first:
             found = cls.of_days(first, last or max(first, today))
         else:
-            raise Invalid("unknown-period", "name a month (2026-10), or a first day (2026-10-05)")
+            raise Invalid("unknown-report", "name a month (2026-10), or a first day (2026-10-05)")
         if found.start > now:
             text = f"the period begins on {found.first.isoformat()}, and today is {today}"
-            raise Invalid("unknown-period", text)
+            raise Invalid("unknown-report", text)
         return found
 
 

@@ -6,40 +6,42 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from accountant.budget.errors import Problem
 from accountant.config import shipped
 from accountant.reporting.files import cell
 from accountant.reporting.periods.dataset import PartFacts, StandFacts, StatementFacts
 from accountant.reporting.periods.document import Document
 from accountant.reporting.periods.making import Facts, document_of
 from accountant.reporting.periods.officer import AccountFacts, OfficerFacts
+from accountant.reporting.periods.pdf import to_pdf
 from accountant.reporting.periods.people import PeopleFacts
 from accountant.reporting.safely import visible
 
-NO_PDF: Final = (
-    "PDF needs the extra “pdf”: pip install 'privacy-accountant[pdf]'. HTML, CSV and JSON do not."
-)
 Row = dict[str, Any]
 
 
 def written(facts: Facts, form: str) -> bytes:
-    """Return a report as ``html``, ``pdf``, ``csv`` or ``json``. Raise Problem for a PDF where the
-    extra is not installed.
+    """Return a report as ``html``, ``pdf``, ``csv`` or ``json``. Raise Unavailable for a PDF where
+    the extra is not installed.
     """
     if form == "json":
         document = msgspec.to_builtins(facts)
         return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
     if form == "csv":
         return _csv(facts).encode()
-    document = document_of(facts)
-    return _pdf(document) if form == "pdf" else _html(document).encode()
+    return set_in(document_of(facts), form)
+
+
+def set_in(document: Document, form: str) -> bytes:
+    """Return a document as ``html`` or ``pdf``. Raise Unavailable as ``written`` does."""
+    if form == "pdf":
+        return to_pdf(document)
+    return _html(document).encode()
 
 
 def _html(document: Document) -> str:
@@ -57,33 +59,6 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-
-
-def _pdf(document: Document) -> bytes:
-    """Return the document as tagged PDF (PDF/UA-1), whose text can be selected and read aloud. The
-    texts are data of the template, never markup; no font of the machine takes part.
-    """
-    try:
-        import typst  # noqa: PLC0415 an extra
-    except ImportError:
-        raise Problem("no-pdf", NO_PDF) from None
-    data = json.dumps(_shown(msgspec.to_builtins(document)), ensure_ascii=False)
-    found: bytes = typst.compile(
-        (shipped("reports/templates") / "document.typ").read_bytes(),
-        sys_inputs={"document": data},
-        ignore_system_fonts=True,
-        pdf_standards=["ua-1"],
-        timestamp=datetime.fromisoformat(document.last).replace(tzinfo=UTC),
-    )
-    return found
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, list):
-        return [_shown(one) for one in value]
-    return {name: _shown(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def _csv(facts: Facts) -> str:

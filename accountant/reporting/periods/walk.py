@@ -70,10 +70,11 @@ def walk(
     progress: Progress = silent,
 ) -> Walked:
     """Read the events up to the end of a period, in order. ``now`` says only whether it is over.
+    Without a reader no event is hashed: there is no tree.
     Raise ValueError if an event is not canonical or does not follow the one before.
     """
     state, tree, leaves = State(ledger), Tree(), list[bytes]()
-    first, opened, broken = None, False, None
+    first, opened, broken, seen = None, False, None, 0
     for row in stored:
         event = Event.from_bytes(row.body)
         if event.time >= period.end:
@@ -87,20 +88,20 @@ def walk(
         outcome = read(state, event, row.body)
         # Nobody asks here again, so that the state need not keep idempotency keys.
         apply(state, outcome if outcome.batch is not None else outcome._replace(key=None))
+        seen += 1
         if reader is not None:
             reader.came(state, event, inside=opened)
-        leaf = leaf_hash(row.body)
-        if leaf != row.leaf and broken is None:
-            broken = event.sequence
-        leaves.append(leaf)
-        if len(leaves) == _STEP:
+            leaves.append(leaf_hash(row.body))
+            if leaves[-1] != row.leaf and broken is None:
+                broken = event.sequence
+        if seen % _STEP == 0:
             tree, _ = tree.grown(leaves)
             leaves.clear()
             progress(_STEP)
     if not opened:
         _open(state, period, reader)
     tree, _ = tree.grown(leaves)
-    progress(len(leaves))
+    progress(seen % _STEP)
     finished = now >= period.end
     state.now = period.end - 1 if finished else max(state.time, period.start)
     closed = max(state.now, state.time)

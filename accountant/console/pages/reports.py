@@ -1,0 +1,125 @@
+"""Reports to sign: which one of which period, and the file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+from fastapi import Query
+from fastapi.responses import HTMLResponse, Response
+from msgspec import Struct
+
+from accountant.budget.errors import Invalid, Problem
+from accountant.budget.facts import SECOND
+from accountant.console.access import pages, sentence
+from accountant.console.framing import Overseen, Population, Visit
+from accountant.reporting.apart import period_report
+from accountant.reporting.checklist import checklist
+from accountant.reporting.files import report_of
+from accountant.reporting.periods.making import FORMATS, MEDIA, AskedReport
+from accountant.reporting.periods.period import Period
+from accountant.reporting.periods.rendering import set_in
+from accountant.reporting.registry import registry_entry
+
+router = pages()
+KINDS: Final = (
+    (
+        "officer",
+        "What an officer signs",
+        "What to do now, accounts, refusals, decisions, policies.",
+    ),
+    ("statement", "Statement of a dataset", "Opening, each charge, closing. Name the dataset."),
+    ("population", "Loss by group", "What each group had lost, before and after."),
+)
+_Short = Annotated[str, Query(max_length=100)]
+
+
+class Typed(Struct, frozen=True):
+    """What stands in the form."""
+
+    kind: str = ""
+    dataset: str = ""
+    first: str = ""
+    last: str = ""
+    form: str = ""
+
+
+@router.get("/{population}/reports")
+def show_reports(population: Population, visit: Overseen) -> HTMLResponse:
+    """Show which reports there are; the last month that is over stands in the form."""
+    visit.service.known(population)
+    today = datetime.fromtimestamp(visit.now / SECOND, UTC).date()
+    last = today.replace(day=1) - timedelta(days=1)
+    typed = Typed(first=last.replace(day=1).isoformat(), last=last.isoformat(), form="pdf")
+    return _page(visit, population, typed)
+
+
+def _page(
+    visit: Visit, population: str, typed: Typed, mistake: str = "", status: int = 200
+) -> HTMLResponse:
+    return visit.page(
+        "reports.html.j2",
+        "reports",
+        population,
+        status=status,
+        kinds=KINDS,
+        forms=FORMATS,
+        typed=typed,
+        mistake=mistake,
+    )
+
+
+@router.get("/{population}/reports/file")
+def send_report(
+    population: Population,
+    visit: Overseen,
+    kind: _Short = "",
+    dataset: _Short = "",
+    first: _Short = "",
+    last: _Short = "",
+    form: Annotated[str, Query(max_length=10, alias="format")] = "",
+) -> Response:
+    """Send the report that was chosen; the page again with what is wrong of it."""
+    visit.service.known(population)
+    typed = Typed(kind, dataset.strip(), first, last, form)
+    try:
+        if not kind:
+            raise Invalid("unknown-report", "choose which report")
+        if form not in FORMATS:
+            raise Invalid("unknown-report", "choose a format")
+        period = Period.asked(None, first, last, visit.now)
+        of = typed.dataset if kind == "statement" else None
+        asked = AskedReport.of(kind, period, of, visit.now)
+        published = visit.publisher.last_published(population)
+        found = period_report(visit.service, population, published, asked, form)
+    except Problem as error:
+        return _page(visit, population, typed, sentence(error), 422)
+    return _file(found, form, f"{population}-{asked.name}.{form}")
+
+
+@router.get("/{population}/reports/registry")
+def send_registry_entry(population: Population, visit: Overseen, dataset: _Short = "") -> Response:
+    """Send a draft for the public registry of deployments."""
+    visit.service.known(population)
+    published = visit.publisher.last_published(population)
+    report = report_of(visit.service.ledgers, population, published)
+    try:
+        text = registry_entry(report, dataset.strip())
+    except Invalid as error:
+        return _page(visit, population, Typed(dataset=dataset), sentence(error), 422)
+    return _file(text.encode(), "yaml", f"{population}-{dataset.strip()}.yaml")
+
+
+@router.get("/{population}/reports/checklist")
+def send_checklist(population: Population, visit: Overseen) -> Response:
+    """Send the checklist after NIST SP 800-226."""
+    visit.service.known(population)
+    published = visit.publisher.last_published(population)
+    report = report_of(visit.service.ledgers, population, published)
+    return _file(set_in(checklist(report), "html"), "html", f"{population}-checklist.html")
+
+
+def _file(data: bytes, form: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    headers["X-Content-Type-Options"] = "nosniff"
+    return Response(data, media_type=MEDIA.get(form, "application/yaml"), headers=headers)
