@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -38,7 +40,37 @@ class Section(NamedTuple):
 def to_html(report: Report) -> str:
     """Return a page that stands alone: no scripts, nothing loaded from anywhere."""
     page = _environment().get_template("report.html.j2")
-    return page.render(report=report, sections=sections(report))
+    return labelled(page.render(report=report, sections=sections(report)))
+
+
+_TABLE: Final = re.compile(r"<table(?: class=\"([^\"]*)\")?>.*?</table>", re.DOTALL)
+_HEADING: Final = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_ROW: Final = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_CELL: Final = re.compile(r"<(?:td|th)(?=[ >])")
+
+
+def labelled(page: str) -> str:
+    """Return a page of ours in which each cell of a table says in which column it stands, so that
+    the rows can be stacked on a phone. Tables of states have a layout of their own. Texts from
+    outside are escaped by now: they open no table and no cell.
+    """
+    return _TABLE.sub(_labelled, page)
+
+
+def _labelled(found: re.Match[str]) -> str:
+    kind, table = found[1] or "", found[0]
+    if "states" in kind.split():
+        return table
+    head, _, body = table.partition("<tbody>")
+    names = [re.sub(r"<[^>]*>", "", name).strip() for name in _HEADING.findall(head)]
+    rows = _ROW.sub(lambda row: _row(row[0], names), body)
+    opened = head.replace(found[0][: found[0].index(">")], f'<table class="{kind} stack"', 1)
+    return f"{opened}<tbody>{rows}"
+
+
+def _row(row: str, names: Sequence[str]) -> str:
+    column = iter(names)
+    return _CELL.sub(lambda cell: f'{cell[0]} data-l="{next(column, "")}"', row)
 
 
 @lru_cache(maxsize=1)

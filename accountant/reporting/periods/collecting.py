@@ -110,19 +110,19 @@ class Collected:
             return
         single = as_single(event)
         if (ending := ENDINGS.get(single.type)) is not None:
-            self._count(single, ending)
+            self._count(state, single, ending)
         if event.type in _CHANGES or _approved(event):
             self.changed += 1
             if len(self.changes) < MOST_CHANGES:
                 self.changes.append(_change(event, opened))
 
-    def _count(self, event: Event, ending: str) -> None:
+    def _count(self, state: State, event: Event, ending: str) -> None:
         self.endings[ending] += 1
         # Of an expired grant the client stands in no field: it is counted by all together only.
         if ending != "expired":
             self.clients[client_in(event)][ending] += 1
         if ending == "refused":
-            self.rules.update({rule for rule, _ in event.body.get("fired", ())})
+            self.rules.update(_blocking(state, event))
         if event.body.get("overrun"):
             self.overruns += 1
 
@@ -156,6 +156,13 @@ def split(state: State, counted: Counted) -> list[dict[str, Balance]]:
     """Return, of each dimension, the balance of each value under a limit."""
     axes = range(len(state.people().shape))
     return [{one.group: one for one in balances(state, counted, axis)} for axis in axes]
+
+
+def _blocking(state: State, event: Event) -> set[str]:
+    """Return the rules that refused a request; without those that only flag, or warn."""
+    rules = state.adopted.policy.rules if state.adopted else ()
+    only = {rule.id for rule in rules if rule.action == "flag"}
+    return {rule for rule, _ in event.body.get("fired", ()) if rule not in only}
 
 
 def _approved(event: Event) -> bool:
