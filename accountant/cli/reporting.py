@@ -13,6 +13,7 @@ from accountant.cli import common
 from accountant.cli.progress import progress
 from accountant.reporting import files
 from accountant.reporting.checklist import checklist as nist_checklist
+from accountant.reporting.filing import file_report
 from accountant.reporting.periods.making import FORMATS, AskedReport, events_read, facts_of
 from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.rendering import set_in, written
@@ -49,6 +50,10 @@ def report(
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="file to write; default: standard output")
     ] = None,
+    filed: Annotated[
+        bool,
+        typer.Option("--file", help="record the digest of the report, of a period that is over"),
+    ] = False,
     local: common.LocalOption = False,
 ) -> None:
     """Write the compliance report as of now; or, of a period, a report to sign."""
@@ -57,12 +62,19 @@ def report(
         service.known(population)
         published = common.publisher_of(service).last_published(population)
         if kind is None and not (month or first or last):
+            if filed:
+                raise Invalid("unknown-report", "what is filed is of a period: name a --month")
             data = _now(service, population, published, form)
         else:
             now = service.time()
             period = Period.asked(month, first, last, now)
             asked = AskedReport.of(kind or "officer", period, dataset, now)
-            data = _period(service, population, published, asked, form)
+            data, size = _period(service, population, published, asked, form)
+            if filed:
+                sequence = file_report(
+                    service, population, asked, form, data, size, common.operator()
+                )
+                common.say(f"filed as event {sequence}")
     _put(data, to)
 
 
@@ -76,7 +88,8 @@ def _now(service: Service, population: str, published: Signed | None, form: str)
 
 def _period(
     service: Service, population: str, published: Signed | None, asked: AskedReport, form: str
-) -> bytes:
+) -> tuple[bytes, int]:
+    """Return the report, and on how many events it rests."""
     if form not in FORMATS:
         raise Invalid("unknown-format", f"unknown report format {form!r}: {', '.join(FORMATS)}")
     with progress() as bars:
@@ -85,7 +98,7 @@ def _period(
         advance = partial(bars.advance, task)
         facts = facts_of(service.ledgers, population, asked, published, advance)
         bars.update(task, description=f"writing {form}", completed=size)
-        return written(facts, form)
+        return written(facts, form), facts.head.events
 
 
 @common.app.command()

@@ -28,6 +28,8 @@ WORTH: Final = 10_000
 """Events whose report takes longer than a process takes to start."""
 _LOWER: Final = 10
 """How much later than the service the process gets its turn on a busy machine (``nice``)."""
+_EVENTS: Final = ""
+"""Stands beside the forms for the number of events that a report rests on."""
 _one = Lock()
 """One report at a time: each needs a core."""
 
@@ -59,16 +61,24 @@ def report_texts(
     return {form: found.decode() for form, found in _answer(service, asked).items()}
 
 
+class Made(NamedTuple):
+    """A report of a period: its bytes, and on how many events it rests."""
+
+    data: bytes
+    events: int
+
+
 def period_report(
     service: Service, population: str, published: Signed | None, asked: AskedReport, form: str
-) -> bytes:
+) -> Made:
     """Return the report of a period in a form. Raise StoreError, NotFound without a ledger, Invalid
     for a dataset that was not registered by its end, or Unavailable where no PDF can be made.
     """
     service.known(population)
     url = service.ledgers.url
     wanted = _Asked(url, population, published, [form], frozenset(), cores.USABLE, asked)
-    return _answer(service, wanted)[form]
+    found = _answer(service, wanted)
+    return Made(found[form], int(found[_EVENTS]))
 
 
 def _answer(service: Service, asked: _Asked) -> dict[str, bytes]:
@@ -99,7 +109,8 @@ class _Wrong(NamedTuple):
 def _texts(ledgers: Ledgers, asked: _Asked) -> dict[str, bytes]:
     if asked.period is not None:
         facts = facts_of(ledgers, asked.population, asked.period, asked.published)
-        return {form: written(facts, form) for form in asked.forms}
+        texts = {form: written(facts, form) for form in asked.forms}
+        return texts | {_EVENTS: b"%d" % facts.head.events}
     report = report_of(ledgers, asked.population, asked.published, asked.reached)
     return {form: rendered(report, form).encode() for form in asked.forms}
 

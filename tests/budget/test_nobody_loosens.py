@@ -32,6 +32,7 @@ NEVER = {
     "decline_grant": "it refuses",
     "erase_text": "no sum and no digest changes",
     "expire_grant": "it spends what was reserved",
+    "file_report": "no sum and no rule changes",
     "open_sparse_vector": "it only spends",
     "record_invocations": "it only spends",
     "republish_answer": "it gives nothing back, and charges nothing for what was charged before",

@@ -230,6 +230,9 @@ def test_a_report_of_a_period_is_written(line: Line) -> None:
     asked = "report", "-p", "fair", "--kind", "statement", "--dataset", "d", *period
     [part] = json.loads(line(*asked, "--format", "json"))["parts"]
     assert (part["opening"]["spent"], part["closing"]["spent"]) == ("0", "0.25")
+    january = "report", "-p", "fair", "--month", "2026-01", "-o", str(line.folder / "january.csv")
+    assert "filed as event" in line(*january, "--file")
+    assert "its period is over" in line("report", "-p", "fair", *period, "--file", code=2)
     assert "no month" in line("report", "-p", "fair", "--month", "2026-20", code=2)
     assert "pdf of a period" in line("report", "-p", "fair", "--format", "pdf", code=2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import sha256
 
 import pytest
 import yaml
@@ -60,6 +61,31 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(made: World) -> None:
         assert answer.status_code == 422
         assert said in answer.text
         assert all(f'value="{value}"' in answer.text for value in chosen.values() if value != "xls")
+
+
+def test_who_may_decide_files_a_report_once_its_period_is_over(made: World) -> None:
+    """The event has the digest of the bytes that are downloaded; a second click files nothing
+    more; not while the period runs; an auditor sees no such form, and their form is not taken.
+    """
+    browser, path = signed_in(made, "olive", "officer"), f"{PAGE}/filed"
+    period = {"first": "2026-01-01", "last": "2026-01-31"}
+    fields = {"kind": "officer", "format": "json", "csrf": browser.csrf(PAGE)} | period
+    size = made.service.head("fair").size
+    assert browser.post(path, fields | {"last": _today(made)}).status_code == 422
+    assert made.service.head("fair").size == size
+    answer = browser.post(path, fields)
+    assert answer.headers["location"] == f"/console/fair/ledger/{size}"
+    read = {name: value for name, value in fields.items() if name != "csrf"}
+    data = browser.get(f"{PAGE}/file", params=read).content
+    command = made.service.event("fair", size).body["command"]
+    assert command["digest"] == sha256(data).hexdigest()
+    assert "filed the officer report" in browser.get(answer.headers["location"]).text
+    assert browser.post(path, fields).headers["location"] == answer.headers["location"]
+    assert made.service.head("fair").size == size + 1
+    auditor = signed_in(made, "ada", "auditor")
+    assert "File a report" not in auditor.get(PAGE).text
+    assert auditor.post(path, fields | {"csrf": auditor.csrf()}).status_code == 403
+    assert browser.post(path, fields | {"csrf": "wrong"}).status_code == 403
 
 
 def test_the_registry_gets_a_draft(made: World) -> None:

@@ -3,7 +3,8 @@
 Once the formats are released each is made once and never again, for keys and salts are drawn: one
 that is there is left alone. Until then ``--anew`` after the folder makes all of them again. The
 first has events of nearly all types; the second batches, and groups of so many values that they
-stand in the ledger as positions; the third a batch whose refusal has no room for all its items.
+stand in the ledger as positions; the third a batch whose refusal has no room for all its items;
+the fourth reports that were filed.
 """
 
 from __future__ import annotations
@@ -101,6 +102,21 @@ def parted(home: Path) -> bytes:
     return data
 
 
+def filed(home: Path) -> bytes:
+    """A bundle with reports that were filed, each for a period that was over."""
+    house = resident(House(home, Clock(START)), {"sex": ["f", "m"]})
+    house.commit(house.grant("0.25", purpose="before the report"))
+    house.clock.jump(40 * 86_400)
+    house.accept_time("the machine was off for a month")
+    for fields in ({"report": "officer"}, {"report": "statement", "dataset": "d"}):
+        digest = sha256(repr(fields).encode()).hexdigest()
+        period = {"first": "2026-09-01", "last": "2026-09-30", "format": "pdf", "size": 6}
+        house.do("file_report", "officer", **fields, **period, digest=digest)
+    data = house.bundle()
+    house.close()
+    return data
+
+
 def _waits(house: House) -> None:
     """One request waits until another's budget comes back, one in vain, one not any more."""
     most = grant_in(house.do("ask_grant", **ask(laplace("98.5"), purpose="nearly all")))
@@ -131,7 +147,8 @@ def main() -> None:
     """Writes the bundles that are not there, and what their events amount to."""
     folder, anew = Path(sys.argv[1]), sys.argv[2:] == ["--anew"]
     folder.mkdir(parents=True, exist_ok=True)
-    for name, make_it in (("bundle-1", made), ("bundle-2", batched), ("bundle-3", parted)):
+    bundles = ("bundle-1", made), ("bundle-2", batched), ("bundle-3", parted), ("bundle-4", filed)
+    for name, make_it in bundles:
         if (folder / f"{name}.tar").exists() and not anew:
             continue
         with tempfile.TemporaryDirectory() as home:

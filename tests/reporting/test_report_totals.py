@@ -212,6 +212,7 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "publication.resumed.v1",
         "ledger.carried_over.v1",
         "text.erased.v1",
+        "report.filed.v1",
         "change.proposed.v1",
         "change.declined.v1",
         "clock.accepted.v1",

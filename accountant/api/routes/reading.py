@@ -104,7 +104,7 @@ def show_report(
     now = service.time()
     period = Period.asked(month, first, last, now)
     asked = AskedReport.of(kind or "officer", period, dataset, now)
-    found = period_report(service, population, published, asked, form)
+    found = period_report(service, population, published, asked, form).data
     name = f'inline; filename="{population}-{asked.name}.{form}"'
     headers = _REPORT_HEADERS | {"Content-Disposition": name}
     return Response(found, media_type=MEDIA[form], headers=headers)

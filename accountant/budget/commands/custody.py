@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -16,6 +16,7 @@ from accountant.budget.commands.base import (
     Change,
     Command,
     Datasets,
+    Digest,
     FreeText,
     Identifier,
     Mechanisms,
@@ -95,6 +96,25 @@ class EraseText(Command, name="erase_text"):
     event: Annotated[StrictInt, Field(ge=0)]
     fields: Annotated[list[Identifier], Field(min_length=1, max_length=1_000)]
     reason: FreeText
+
+
+ReportKind = Literal["officer", "statement", "population"]
+ReportFormat = Literal["html", "pdf", "csv", "json"]
+Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+
+
+class FileReport(Command, name="file_report"):
+    """File a report of a period that is over: the SHA-256 of its bytes, so that what was signed can
+    be told from anything else. It rests on the first ``size`` events.
+    """
+
+    report: ReportKind
+    dataset: Identifier | None = None
+    first: Day
+    last: Day
+    format: ReportFormat
+    size: Annotated[StrictInt, Field(ge=0)]
+    digest: Digest
 
 
 class AdoptEngine(Command, name="adopt_engine"):

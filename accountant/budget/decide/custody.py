@@ -135,6 +135,32 @@ def erase_text(state: State, asked: Envelope, command: ask.EraseText, now: int) 
     return {}
 
 
+def file_report(state: State, asked: Envelope, command: ask.FileReport, now: int) -> Body:
+    """File a report. Raises Invalid unless its period is over, and it rests on events of before."""
+    start, end = f"{command.first}T00:00:00.000000Z", f"{command.last}T23:59:59.999999Z"
+    try:
+        over = microseconds(start) <= microseconds(end) < now
+    except ValueError:
+        over = False
+    if not over:
+        raise Invalid(
+            "unknown-report",
+            f"a report is filed once its period is over, and {command.first} to {command.last} is "
+            "not: file it later",
+        )
+    if command.size > state.sequence:
+        raise Invalid(
+            "unknown-report",
+            f"the report rests on {command.size} events, and ledger {state.ledger} has "
+            f"{state.sequence}: make it from this ledger",
+        )
+    if (command.report == "statement") != (command.dataset is not None):
+        raise Invalid("unknown-report", "a statement names its dataset, and nothing else does")
+    if command.dataset is not None:
+        state.dataset(command.dataset)
+    return {}
+
+
 def accept_time(state: State, asked: Envelope, command: ask.AcceptTime, now: int) -> Body:
     """Go on by a clock that was in doubt, once a second person has read it too. Raises Invalid if
     both did not read the same clock, or it does not show this stamp.

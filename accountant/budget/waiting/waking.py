@@ -24,6 +24,7 @@ _QUIET: Final = frozenset(
         "publication.stopped.v1",
         "publication.resumed.v1",
         "text.erased.v1",
+        "report.filed.v1",
         "clock.accepted.v1",
         "batch.opened.v1",
         "batch.part.v1",

@@ -15,7 +15,7 @@ from accountant.budget.facts import client_in, grant_in, mechanisms_of, request_
 from accountant.console.facts.proposed import question
 from accountant.ledger.events import Event
 from accountant.privacy.units import INFINITE, Charge, Currency
-from accountant.reporting.numbers import counted, minute, up
+from accountant.reporting.numbers import counted, day, minute, up
 from accountant.reporting.words import groups_in_words, shortened
 
 Tone = Literal["within", "near", "over", "info"]
@@ -209,6 +209,16 @@ def _batch(event: Event) -> Told:
     return "info", "proposal", "Batch", f"{event.by} sent a batch of {counted(size, 'item')}."
 
 
+def _filed(event: Event) -> Told:
+    command = event.body["command"]
+    of = f" of {command['dataset']}" if "dataset" in command else ""
+    days = f"{day(command['first'])} to {day(command['last'])}"
+    text = (
+        f"{event.by} filed the {command['report']} report{of} for {days}, as {command['format']}."
+    )
+    return "info", "proposal", "Report", text
+
+
 def _refused_batch(event: Event) -> Told:
     return "over", "over", "Refused", f"{event.by} sent a batch, which was refused as a whole."
 
@@ -283,6 +293,7 @@ _TELLING: Final[dict[str, Callable[[Event], Told]]] = {
         "near", "request", "Clock", "{by} accepted the clock at {clock}: “{reason}”."
     ),
     "text.erased.v1": _plain("info", "finding", "Erased", "{by} erased texts of event {event}."),
+    "report.filed.v1": _filed,
     "engine.adopted.v1": _plain(
         "info", "finding", "Bounds", "{by} adopted newer bounds for prices."
     ),

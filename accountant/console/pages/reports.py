@@ -5,17 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
-from fastapi import Query
-from fastapi.responses import HTMLResponse, Response
+from fastapi import Depends, Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from msgspec import Struct
 
+from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.facts import SECOND
-from accountant.console.access import pages, sentence
+from accountant.console.access import Form, form, pages, sentence
 from accountant.console.framing import Overseen, Population, Visit
-from accountant.reporting.apart import period_report
+from accountant.reporting.apart import Made, period_report
 from accountant.reporting.checklist import checklist
 from accountant.reporting.files import report_of
+from accountant.reporting.filing import file_report
 from accountant.reporting.periods.making import FORMATS, MEDIA, AskedReport
 from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.rendering import set_in
@@ -31,6 +33,8 @@ KINDS: Final = (
     ("statement", "Statement of a dataset", "Opening, each charge, closing. Name the dataset."),
     ("population", "Loss by group", "What each group had lost, before and after."),
 )
+FILES: Final[tuple[Role, ...]] = ("admin", "officer")
+"""The roles that file reports."""
 _Short = Annotated[str, Query(max_length=100)]
 
 
@@ -77,24 +81,58 @@ def send_report(
     dataset: _Short = "",
     first: _Short = "",
     last: _Short = "",
-    form: Annotated[str, Query(max_length=10, alias="format")] = "",
+    chosen: Annotated[str, Query(max_length=10, alias="format")] = "",
 ) -> Response:
     """Send the report that was chosen; the page again with what is wrong of it."""
     visit.service.known(population)
-    typed = Typed(kind, dataset.strip(), first, last, form)
+    typed = Typed(kind, dataset.strip(), first, last, chosen)
     try:
-        if not kind:
-            raise Invalid("unknown-report", "choose which report")
-        if form not in FORMATS:
-            raise Invalid("unknown-report", "choose a format")
-        period = Period.asked(None, first, last, visit.now)
-        of = typed.dataset if kind == "statement" else None
-        asked = AskedReport.of(kind, period, of, visit.now)
-        published = visit.publisher.last_published(population)
-        found = period_report(visit.service, population, published, asked, form)
+        asked = _asked(visit, typed)
+        found = _made(visit, population, asked, chosen)
     except Problem as error:
         return _page(visit, population, typed, sentence(error), 422)
-    return _file(found, form, f"{population}-{asked.name}.{form}")
+    return _file(found.data, chosen, f"{population}-{asked.name}.{chosen}")
+
+
+def _asked(visit: Visit, typed: Typed) -> AskedReport:
+    """Return what was chosen. Raise Invalid."""
+    if not typed.kind:
+        raise Invalid("unknown-report", "choose which report")
+    if typed.form not in FORMATS:
+        raise Invalid("unknown-report", "choose a format")
+    period = Period.asked(None, typed.first, typed.last, visit.now)
+    dataset = typed.dataset if typed.kind == "statement" else None
+    return AskedReport.of(typed.kind, period, dataset, visit.now)
+
+
+def _made(visit: Visit, population: str, asked: AskedReport, form: str) -> Made:
+    published = visit.publisher.last_published(population)
+    return period_report(visit.service, population, published, asked, form)
+
+
+Sent = Annotated[
+    Form,
+    Depends(form("kind", "first", "last", "format", optional=("dataset",), roles=FILES)),
+]
+
+
+@router.post("/{population}/reports/filed")
+def file_chosen(population: Population, sent: Sent, visit: Overseen) -> Response:
+    """File the report that was chosen, and show its event; the page again with what is wrong."""
+    visit.service.known(population)
+    fields = sent.fields
+    dataset = fields.get("dataset", "").strip()
+    typed = Typed(fields["kind"], dataset, fields["first"], fields["last"], fields["format"])
+    try:
+        asked = _asked(visit, typed)
+        made = _made(visit, population, asked, typed.form)
+        by = sent.visitor.name
+        number = file_report(
+            visit.service, population, asked, typed.form, made.data, made.events, by
+        )
+    except Problem as error:
+        return _page(visit, population, typed, sentence(error), 422)
+    return RedirectResponse(f"/console/{population}/ledger/{number}", 303)
 
 
 @router.get("/{population}/reports/registry")

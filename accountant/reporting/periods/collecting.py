@@ -211,6 +211,12 @@ def _extended(event: Event) -> str:
     return f"added groups: {what or 'none'}{new}"
 
 
+def _filed(event: Event) -> str:
+    command = event.body["command"]
+    of = f" of {command['dataset']}" if "dataset" in command else ""
+    return f"filed the {command['report']} report{of}, {command['first']} to {command['last']}"
+
+
 def _field(text: str, name: str) -> Callable[[Event], str]:
     return lambda event: text.format(shortened(str(event.body["command"].get(name, "")), 80))
 
@@ -228,6 +234,7 @@ _CHANGES: Final[dict[str, Callable[[Event], str]]] = {
     "publication.stopped.v1": _field("publication stopped: the witness {} contradicts", "witness"),
     "publication.resumed.v1": lambda _: "let publication go on",
     "engine.adopted.v1": lambda _: "adopted newer bounds for prices",
+    "report.filed.v1": _filed,
     "text.erased.v1": _field("erased texts of event {}", "event"),
     "signing_key.adopted.v1": lambda _: "the ledger is signed by a new key",
 }
