@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Else pytest rewrites the assertions of all tests each time, in every worker.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo examples test test-fast test-thorough test-crash test-browser test-foreign test-pipelines test-adapters check serve async-client wheels bench peers soak lock clean
+.PHONY: install demo examples test test-fast test-thorough test-crash test-browser test-foreign test-image test-pipelines test-adapters check serve async-client wheels bench peers soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -92,6 +92,11 @@ test-foreign: $(STAMP) .venv-foreign/.installed
 	-.venv-foreign/bin/python -m pip install --quiet --disable-pip-version-check \
 		--ignore-requires-python -r $< && touch $@
 
+# The steps of the container's file, run for real without a container; downloads what its lock names,
+# and becomes another user, hence as root.
+test-image: $(STAMP)
+	IMAGE=yes $(BIN)/python -m pytest tests/deploy -rs
+
 # Libraries of pipelines that cannot share the service's environment are tested in environments of
 # their own; the service that they ask runs in .venv. `make test-adapter-polars` tests one of them.
 ADAPTERS := $(patsubst tests/adapters/requirements/%.txt,%,$(wildcard tests/adapters/requirements/*.txt))
@@ -144,6 +149,10 @@ wheels: $(STAMP)
 lock:
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --extra dev \
 		--no-emit-package privacy-accountant-client pyproject.toml -o requirements.lock
+	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 -c requirements.lock \
+		--no-emit-package privacy-accountant-client pyproject.toml -o deploy/container/requirements.lock
+	echo 'hatchling>=1.27' | uv pip compile --universal --generate-hashes --no-header --python-version 3.11 \
+		-c requirements.lock - -o deploy/container/build.lock
 
 clean:
 	rm -rf $(VENV) .venv-foreign .venv-browser .venv-adapters dist var demo-output examples/output .pytest_cache .mypy_cache .ruff_cache .hypothesis

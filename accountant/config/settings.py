@@ -14,6 +14,8 @@ MOST_WAITING: Final = 4_096
 _ORIGIN: Final = re.compile(r"[A-Za-z0-9.:-]{1,100}(/[A-Za-z0-9._~-]{1,60}){0,4}")
 _LINK: Final = re.compile(r"(tcp|udp|sctp)://")
 """How the value of ACCOUNTANT_PORT begins where Kubernetes set it, for a Service ``accountant``."""
+_IN_FILES: Final = ("database_url", "owner_url", "callback_secret")
+"""What may stand in a file that ``<name>_file`` names, as container platforms mount secrets."""
 _WORDS: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
@@ -28,7 +30,9 @@ class Settings:
 
     home: Path = Path("var")
     database_url: str = field(default="", repr=False)  # It may hold a password
+    database_url_file: str = ""
     owner_url: str = field(default="", repr=False)
+    owner_url_file: str = ""
     host: str = "127.0.0.1"
     port: int = _within(0, 65_535, 8321)
     expiry_seconds: float = _within(0.05, 3_600, 1.0)
@@ -47,6 +51,7 @@ class Settings:
     one_core: bool = True
     callback_hosts: str = ""
     callback_secret: str = field(default="", repr=False)
+    callback_secret_file: str = ""
     callback_seconds: float = _within(0.05, 3_600, 2.0)
     alerts: str = ""
     alert_seconds: float = _within(0.05, 86_400, 60.0)
@@ -79,8 +84,23 @@ class Settings:
             for one, name in names.items()
             if env.get(name) and not (one.name == "port" and _LINK.match(env[name]))
         }
+        for name in _IN_FILES:
+            if name not in values and (file := values.get(f"{name}_file")):
+                values[name] = _secret(f"ACCOUNTANT_{name.upper()}_FILE", file)
         home = values.get("home", cls.home)
         return cls(**{"database_url": f"sqlite:///{home}/accountant.db"} | values)
+
+
+def _secret(name: str, file: str) -> str:
+    """Return what a file holds, without its end of line. Raises ValueError, naming the variable."""
+    try:
+        text = Path(file).read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ValueError(f"{name}: {file} cannot be read: {reason}") from None
+    if not text:
+        raise ValueError(f"{name}: {file} is empty")
+    return text
 
 
 def _read(one: Field[Any], name: str, text: str) -> Any:

@@ -8,13 +8,13 @@ continue them; keys after it, so none that a row names is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, LargeBinary, Table, select
+from sqlalchemy import Connection, Engine, LargeBinary, Table, select
 
 from accountant.ledger.checkpoints import Known
 from accountant.ledger.merkle import Node, Tree
@@ -23,7 +23,7 @@ from accountant.store.archive import ArchiveWriter, Columns, End, Manifest, Row
 from accountant.store.folding import BadCopy, Folding
 from accountant.store.ledgers import parsed, sqlite_path
 from accountant.store.queries import tree_of
-from accountant.store.sqlite import reader
+from accountant.store.sqlite import file_lock, reader
 from accountant.store.tables import EVENT, HEAD, METADATA, NODE, SESSION
 from accountant.store.vault import Vault, known_of
 
@@ -132,6 +132,7 @@ def columns_of(table: Table) -> Columns:
 @contextmanager
 def _moment(url: str, owner_url: str) -> Iterator[Connection]:
     """Return a connection whose reads all see the moment of the first one."""
+    path: Path | None = None
     if parsed(url).get_backend_name() == "sqlite":
         path = sqlite_path(url)
         if not path.exists():
@@ -140,7 +141,7 @@ def _moment(url: str, owner_url: str) -> Iterator[Connection]:
     else:
         engine = postgres.engine(parsed(owner_url or url), pool=1)
     with ExitStack() as opened:
-        opened.callback(engine.dispose)
+        opened.callback(_close, engine, path)
         with translated():
             connection = opened.enter_context(engine.begin())
             if engine.dialect.name != "sqlite":
@@ -148,6 +149,11 @@ def _moment(url: str, owner_url: str) -> Iterator[Connection]:
                 for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
                     connection.exec_driver_sql(f"SET LOCAL {limit} = 0")  # as long as it takes
         yield connection  # what fails while the file is written is not the database's error
+
+
+def _close(engine: Engine, path: Path | None) -> None:
+    with file_lock(path) if path else nullcontext():  # closing a file may checkpoint
+        engine.dispose()
 
 
 def _revision(connection: Connection) -> str:

@@ -17,6 +17,7 @@ import pytest
 from places import Place, copied, everything
 from support import World, ask, clean, laplace
 
+from accountant.store import StoreError
 from accountant.store.archive import BadArchive
 from accountant.store.backup import back_up
 from accountant.store.folding import BadCopy
@@ -135,6 +136,9 @@ def test_every_row_is_copied(
     made.publisher.publish("fair")
     before = everything(place)
     assert all(before[table] for table in before.keys() - {"node", "cosignature"})
+    if owner(place):
+        with pytest.raises(StoreError, match="ACCOUNTANT_OWNER_URL"):
+            back_up(place.url, tmp_path, io.BytesIO(), version="1")
     copy = copy_of(place, tmp_path)
     url, owner_url = elsewhere
     home = tmp_path / "elsewhere"

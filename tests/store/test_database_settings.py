@@ -71,3 +71,19 @@ def test_both_urls_come_from_the_environment() -> None:
     assert Settings.from_environment(env).owner_url == ""
     both = Settings.from_environment(env | {"ACCOUNTANT_OWNER_URL": "postgresql://o@h/d"})
     assert (both.database_url, both.owner_url) == ("postgresql://a@h/d", "postgresql://o@h/d")
+
+
+def test_secrets_come_from_files(tmp_path: Path) -> None:
+    """A file that a variable names is read without its end of line; the variable itself goes
+    before it; a file that is not there, or empty, is an error that names the variable.
+    """
+    (tmp_path / "url").write_text("postgresql://o@h/d\n")
+    (tmp_path / "empty").write_text("\n")
+    env = {"ACCOUNTANT_OWNER_URL_FILE": str(tmp_path / "url")}
+    assert Settings.from_environment(env).owner_url == "postgresql://o@h/d"
+    both = env | {"ACCOUNTANT_OWNER_URL": "postgresql://x@h/d"}
+    assert Settings.from_environment(both).owner_url == "postgresql://x@h/d"
+    for name, why in (("missing", "cannot be read: No such file"), ("empty", "is empty")):
+        wrong = {"ACCOUNTANT_CALLBACK_SECRET_FILE": str(tmp_path / name)}
+        with pytest.raises(ValueError, match=f"ACCOUNTANT_CALLBACK_SECRET_FILE: .*{why}"):
+            Settings.from_environment(wrong)
