@@ -35,6 +35,10 @@ _FORMS: Final = {
         "must be a time in UTC such as 2026-11-24T10:00:00Z"
     ),
     r"^\d{4}-\d\d-\d\d$": "must be a day such as 2027-03-31",
+    r"^[A-Za-z0-9.:-]{1,253}$": "must be the name or the address of a host",
+    r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$": (
+        "must be an address such as officers@example.org"
+    ),
     r"^https?://[^\s]+$": "must be an address that begins with http:// or https://",
     r"^[^\x00-\x1f\x7f]+$": "must not be empty, nor have line ends or control characters",
     r"^([2-9]|[1-9][0-9]{1,5})$": "must be a whole order from 2 to 999999",

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from accountant.budget.commands import IDENTIFIER
 from accountant.budget.errors import Invalid
 from accountant.budget.policy_file import parsed
-from accountant.config.origins import is_sound
+from accountant.config.origins import is_loopback, is_sound
 from accountant.config.settings import Settings
 
 Kind = Literal[
@@ -28,6 +28,9 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 """The gravest first."""
 _MOST_SECRET: Final = 4_096
 """Bytes of a file that holds a secret."""
+_HOST: Final = r"^[A-Za-z0-9.:-]{1,253}$"
+_ADDRESS: Final = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}$"
+"""An address of the usual form (HTML's, without names and quotes)."""
 Name = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
 Percent = Annotated[int, Field(ge=1, le=100)]
 
@@ -59,6 +62,34 @@ class Webhook(_Strict):
         return sound(url)
 
 
+class Slack(_Strict):
+    """An incoming webhook of Slack, or of what takes the same JSON. Who knows its address may post
+    there, so a file holds it.
+    """
+
+    url_file: Path
+
+
+class Mail(_Strict):
+    """A mail server, whom mails come from and go to, and as whom we sign in there, if at all."""
+
+    host: Annotated[str, Field(pattern=_HOST)]
+    port: Annotated[int, Field(ge=1, le=65_535)] = 587
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    sender: Annotated[str, Field(alias="from", pattern=_ADDRESS)]
+    to: Annotated[tuple[Annotated[str, Field(pattern=_ADDRESS)], ...], Field(min_length=1)]
+    user: Annotated[str, Field(max_length=200)] = ""
+    password_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _safe(self) -> Self:
+        if self.security == "none" and not is_loopback(self.host):
+            raise ValueError("security: none is for a mail server on this machine alone")
+        if bool(self.user) != (self.password_file is not None):
+            raise ValueError("user and password_file go together")
+        return self
+
+
 class Channel(_Strict):
     """Where alerts go. Without ``kinds`` all kinds go there, without ``populations`` those of all
     populations.
@@ -68,6 +99,8 @@ class Channel(_Strict):
     kinds: frozenset[Kind] = frozenset(KINDS)
     populations: frozenset[Name] | None = None
     webhook: Webhook | None = None
+    slack: Slack | None = None
+    mail: Mail | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -81,7 +114,7 @@ class Channel(_Strict):
         return kind in self.kinds and (self.populations is None or population in self.populations)
 
 
-WAYS: Final = ("webhook",)
+WAYS: Final = ("webhook", "slack", "mail")
 """The fields of a channel that say how alerts go there."""
 
 

@@ -1,4 +1,6 @@
-"""How an alert goes to a channel: as a signed webhook that is a CloudEvent."""
+"""How an alert goes to a channel: as a signed webhook that is a CloudEvent, as a message to a chat,
+or as a mail (``mail.py``).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from typing import Final
 import orjson
 
 from accountant.budget.facts import SECOND
-from accountant.config.alerts import AlertSettings, Channel, Webhook, secret_in
+from accountant.config.alerts import AlertSettings, Channel, Slack, Webhook, secret_in, sound
 from accountant.notifying.alerting import Told, Way
-from accountant.notifying.webhook import Message, post, secret_of
+from accountant.notifying.webhook import Message, deliver, post, secret_of
 from accountant.runtime.clock import wall_clock
 
 _MEDIA_TYPE: Final = "application/cloudevents+json"
@@ -24,8 +26,34 @@ def ways_of(settings: AlertSettings, origin: str) -> list[Way]:
 
 
 def _way(channel: Channel, origin: str) -> Callable[[Told], None]:
-    assert channel.webhook is not None  # noqa: S101 the settings have checked it
-    return _webhook(channel.name, channel.webhook, origin)
+    if channel.webhook is not None:
+        return _webhook(channel.name, channel.webhook, origin)
+    if channel.slack is not None:
+        return _slack(channel.name, channel.slack)
+    assert channel.mail is not None  # noqa: S101 the settings have checked it
+    from accountant.notifying.mail import mailing  # noqa: PLC0415 few have any
+
+    password = channel.mail.password_file
+    secret = "" if password is None else secret_in(password, channel.name)
+    return mailing(channel.mail, secret, origin)
+
+
+def _slack(name: str, slack: Slack) -> Callable[[Told], None]:
+    try:
+        url = sound(secret_in(slack.url_file, name))
+    except ValueError as error:
+        raise ValueError(f"channel {name}: {error}") from None
+
+    def send(told: Told) -> None:
+        deliver(url, orjson.dumps({"text": in_chat(told)}), {"content-type": "application/json"})
+
+    return send
+
+
+def in_chat(told: Told) -> str:
+    """Return an alert as a line of a chat, in which ``&``, ``<`` and ``>`` are marks."""
+    text = told.sentence.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"{text} <{told.page}|Open>" if told.page else text
 
 
 def _webhook(name: str, webhook: Webhook, origin: str) -> Callable[[Told], None]:
