@@ -1,5 +1,6 @@
 """The jobs that a running service repeats: expire grants, sign and publish heads, write snapshots
-and reports, mark the clock, tell what became of requests that waited, and what needs somebody.
+and reports, mark the clock, note which keys were used, and tell what became of requests that waited
+and what needs somebody.
 
 Several processes may run the same job at once without harm.
 """
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 _CLOCK_SECONDS: Final = 60
+_KEY_SECONDS: Final = 60
 _SNAPSHOT_SECONDS: Final = 5
 """How often ledgers are checked for enough growth."""
 _ALIGNED: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -44,6 +46,7 @@ def start(service: Service, publisher: Publisher, settings: Settings) -> Backgro
         ("publish", publish, [service, publisher], {"seconds": settings.checkpoint_seconds}),
         ("snapshots", service.keep_snapshots, [], {"seconds": _SNAPSHOT_SECONDS}),
         ("clock", mark_clock, [service, mark], {"seconds": _CLOCK_SECONDS}),
+        ("keys", note_uses, [service], {"seconds": _KEY_SECONDS}),
         ("report", report, [service, publisher, folder], hours),
     ):
         scheduler.add_job(job, "interval", arguments, id=name, **interval)
@@ -78,6 +81,14 @@ def mark_clock(service: Service, mark: ClockMark) -> None:
     """Record the clock's time unless the clock is in doubt."""
     if service.clock_doubt() is None:
         mark.write(wall_clock())
+
+
+def note_uses(service: Service) -> None:
+    """Write down which keys were used."""
+    try:
+        service.credentials.note_uses()
+    except StoreError as error:  # the next run writes them, too
+        _log.warning("the use of keys was not noted", reason=str(error))
 
 
 def publish(service: Service, publisher: Publisher) -> None:

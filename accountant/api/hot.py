@@ -108,6 +108,7 @@ class Hot:
             return None
         if self._service.terms(population) is None:
             return None
+        self._service.credentials.use(digest)
         within = {"grant": grant} if grant else {}
         return _Call(population, _COMMANDS[plain or ending], within, key, digest, idempotency)
 

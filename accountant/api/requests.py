@@ -23,9 +23,11 @@ def key_from(service: Service, header: str | None, name: str) -> Key:
     secret = secret_of(header or "")
     if not secret:
         raise Problem("unauthenticated", NO_KEY.format(name))
-    key = service.credentials.find(secret)
-    if key is None:
-        raise not_valid(service.credentials, key_digest(secret), name)
+    keys, digest = service.credentials, key_digest(secret)
+    keys.refresh()
+    if (key := keys.remembered(digest)) is None:
+        raise not_valid(keys, digest, name)
+    keys.use(digest)
     return key
 
 

@@ -36,7 +36,7 @@ from accountant.budget.proposals import Proposal, in_order
 from accountant.budget.sealing import SALT_BYTES, Opened
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.ledger.merkle import Tree
-from accountant.store.ledgers import Ledgers, Text, Writing
+from accountant.store.ledgers import Ledgers, StoreError, Text, Writing
 from accountant.store.projection import Projection
 
 __all__ = ["LEDGER", "PREFIX", "Credentials", "Key", "key_digest", "new_secret"]
@@ -49,6 +49,7 @@ Written = tuple[str, dict[str, Any]]
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 _POPULATION: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 MOST_DAYS: Final = 36_500
+_MINUTE: Final = 60 * SECOND
 HOURS: Final = 24
 MOST_HOURS: Final = 24 * 7
 """For how long a key goes on after another secret was made in its place: by default, at most."""
@@ -110,6 +111,11 @@ def _life(key: Key) -> int | None:
     return None if key.until == NEVER else max(1, (key.until - key.made) // (DAY * SECOND))
 
 
+def _order(key: Key) -> tuple[str, bool, int]:
+    """Return by what keys are ordered: of a name the one that is not replaced comes last."""
+    return key.name, not key.replaced, key.made
+
+
 def takes_two(ring: KeyRing, role: Role) -> bool:
     """Return whether another person has to confirm a key or link of a role."""
     return role in CONFIRMS and len(ring.custodians) >= _FREE
@@ -143,6 +149,7 @@ class Credentials:
         """
         self._ledgers, self._clock = ledgers, clock
         self._longest, self._latest = longest, latest
+        self._used: set[str] = set()
         self._projection = Projection(LEDGER, KeyRing, KeyRing.follow)
 
     def create(
@@ -310,7 +317,7 @@ class Credentials:
         """Return the holders of all keys that were not revoked, likewise."""
         self.refresh()
         found = self._projection.state.by_digest.values()
-        return sorted(found, key=lambda key: (key.name, not key.replaced, key.made))
+        return sorted(found, key=_order)
 
     def named(self, name: str) -> Key | None:
         """Return the holder of that name, if there is a valid key of it: of several, the last."""
@@ -344,6 +351,36 @@ class Credentials:
         anything was decided.
         """
         return max(self._clock(), self._projection.state.time, self._latest())
+
+    def use(self, digest: str) -> None:
+        """Remember that a key is used; ``note_uses`` writes it down."""
+        self._used.add(digest)
+
+    def note_uses(self) -> int:
+        """Write down which keys were used since the last call, to the minute; return how many."""
+        used = set[str]()
+        while self._used:
+            used.add(self._used.pop())  # other threads go on adding
+        if used:
+            try:
+                with self._ledgers.writing(LEDGER) as writing:
+                    now = self.now()
+                    digests = [bytes.fromhex(one) for one in used]
+                    writing.note_key_uses(LEDGER, digests, now - now % _MINUTE)
+                    writing.commit()
+            except StoreError:
+                self._used |= used
+                raise
+        return len(used)
+
+    def listed(self) -> list[tuple[Key, int | None]]:
+        """Return the holders of all keys that were not revoked, as ``held``, each with the minute
+        in which the key was last used, if it was.
+        """
+        self.refresh()
+        found, used = self._projection.state.by_digest.items(), self._ledgers.key_uses(LEDGER)
+        rows = [(key, used.get(bytes.fromhex(digest))) for digest, key in found]
+        return sorted(rows, key=lambda row: _order(row[0]))
 
     @property
     def seen(self) -> Tree:

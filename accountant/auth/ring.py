@@ -92,6 +92,11 @@ class Key:
         return KeyMade(role=self.role, by=list(self.makers), time=rfc3339(self.made))
 
 
+def is_new(key: Key, now: int) -> bool:
+    """Return whether a key was made so lately that it is no other person than its makers."""
+    return bool(key.makers) and key.made > now - NEW_KEY
+
+
 class Link(NamedTuple):
     """A one-time link that was not used: as which key it lets in, by which event, until when."""
 

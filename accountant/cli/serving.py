@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import structlog
 import typer
 from rich.table import Table
 from starlette.types import ASGIApp
 
+from accountant.auth.ring import NEVER, Key, is_new
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid
 from accountant.cli import common
@@ -18,6 +19,7 @@ from accountant.config import logs
 from accountant.config.identity import provider_of
 from accountant.config.settings import Settings
 from accountant.console.place import place_of
+from accountant.ledger.events import rfc3339
 from accountant.runtime import cores, memory
 from accountant.runtime.clock import ClockMark
 from accountant.runtime.service import Service
@@ -106,6 +108,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
                 from accountant import jobs  # noqa: PLC0415
                 from accountant.api.app import create_app  # noqa: PLC0415
                 from accountant.console.app import add_console, close_console  # noqa: PLC0415
+            stopping.callback(jobs.note_uses, service)
             app = create_app(service, chosen, publisher)
             add_console(app, service, chosen)
             stopping.callback(close_console, app)
@@ -201,13 +204,42 @@ def rotate_key(population: common.PopulationOption) -> None:
 
 @keys.command("list")
 def list_keys(json: common.JsonOption = False) -> None:
-    """List the names and roles of the valid API keys."""
+    """List the API keys that were not revoked: who made each when, and when it was last used.
+
+    A key that is new, made within seven days, is no other person than who made it.
+    """
     with common.local_service() as service:
-        found = service.credentials.all()
+        found, now = service.credentials.listed(), service.credentials.now()
     if json:
-        common.print_json([{"name": key.name, "role": key.role} for key in found])
+        common.print_json([_document(key, used, now) for key, used in found])
         return
-    table = Table("name", "role")
-    for key in found:
-        table.add_row(key.name, key.role)
+    table = Table("name", "role", "populations", "made by", "made", "ends", "last used")
+    for key, used in found:
+        reached = "all" if key.populations is None else ", ".join(sorted(key.populations))
+        made = _day(key.made) + (" (new)" if is_new(key, now) else "")
+        ends = "never" if key.until == NEVER else _day(key.until)
+        ends = f"expired {ends}" if now >= key.until else ends
+        ends += " (rotated)" if key.replaced else ""
+        makers, last = " and ".join(key.makers), "never" if used is None else _day(used)
+        table.add_row(key.name, key.role, reached, makers, made, ends, last)
     common.out.print(table)
+
+
+def _day(stamp: int) -> str:
+    return rfc3339(stamp)[:16].replace("T", " ")
+
+
+def _document(key: Key, used: int | None, now: int) -> dict[str, Any]:
+    """Return a key for a program; null: all populations, no end, never used."""
+    return {
+        "name": key.name,
+        "role": key.role,
+        "populations": None if key.populations is None else sorted(key.populations),
+        "by": list(key.makers),
+        "made": rfc3339(key.made),
+        "new": is_new(key, now),
+        "until": None if key.until == NEVER else rfc3339(key.until),
+        "expired": now >= key.until,
+        "rotated": rfc3339(key.replaced) if key.replaced else None,
+        "last_used": None if used is None else rfc3339(used),
+    }

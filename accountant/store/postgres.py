@@ -121,6 +121,7 @@ RIGHTS: Final = {
     "session": "SELECT, INSERT, UPDATE (used), DELETE",
     "alert": "SELECT, INSERT, UPDATE (due, attempts, delivered)",
     "alert_mute": "SELECT, INSERT, UPDATE (ended, ended_by)",
+    "key_use": "SELECT, INSERT, UPDATE (used)",
 }
 """The rights of the service's role: to append, move a head forward, erase a text, end a callback or
 a session, and note what became of an alert.

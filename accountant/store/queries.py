@@ -21,6 +21,7 @@ from accountant.store.tables import (
     DATA_USE,
     EVENT,
     HEAD,
+    KEY_USE,
     MUTE,
     NODE,
     SESSION,
@@ -277,6 +278,11 @@ class Queries:
         which = (SESSION.c.ledger == ledger) & (SESSION.c.digest == digest)
         rows = self._rows(select(SESSION.c.sequence, SESSION.c.used).where(which))
         return SessionRow(*rows[0]) if rows else None
+
+    def key_uses(self, ledger: str) -> dict[bytes, int]:
+        """Return when keys were last used, by digest: stamps of whole minutes."""
+        wanted = select(KEY_USE.c.digest, KEY_USE.c.used).where(KEY_USE.c.ledger == ledger)
+        return {bytes(row[0]): row[1] for row in self._rows(wanted)}
 
     def uses(self, digest: bytes) -> list[Use]:
         """Return the datasets of all ledgers that are the data of this digest, the first first."""

@@ -170,3 +170,11 @@ MUTE: Final = Table(
     _column("ended_by", Text),
 )
 """A kind of alert that is not told for a while: until when, who said so, and why."""
+KEY_USE: Final = Table(
+    "key_use",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("digest", LargeBinary),
+    _column("used", BigInteger),
+)
+"""When the key of a digest was last used, to the minute. It decides nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -29,6 +29,7 @@ from accountant.store.tables import (
     CHECKPOINT,
     COSIGNATURE,
     DATA_USE,
+    KEY_USE,
     MUTE,
     SESSION,
     TEXT,
@@ -241,6 +242,18 @@ class Writing(Queries):
         """Forget a session, and all that were last used before a stamp."""
         which = (SESSION.c.digest == digest) | (SESSION.c.used < before)
         self._execute(delete(SESSION).where(SESSION.c.ledger == ledger, which))
+
+    def note_key_uses(self, ledger: str, digests: Collection[bytes], minute: int) -> None:
+        """Note that keys were used, unless another process has noted a later minute."""
+        known = self.key_uses(ledger)
+        new = [one for one in digests if one not in known]
+        later = [one for one in digests if known.get(one, minute) < minute]
+        if new:
+            rows = [{"ledger": ledger, "digest": one, "used": minute} for one in new]
+            self._execute(insert(KEY_USE).values(rows))
+        if later:
+            which = (KEY_USE.c.ledger == ledger) & KEY_USE.c.digest.in_(later)
+            self._execute(update(KEY_USE).where(which).values(used=minute))
 
     def erase_texts(self, ledger: str, sequence: int, fields: Sequence[str]) -> None:
         """Erase texts of one event; with the commit they are gone from the file."""

@@ -9,6 +9,7 @@ from alembic import op
 
 revision = "0009"
 down_revision = "0008"
+phase = "pre"
 
 
 def _word(length: int) -> sa.types.TypeEngine[str]:

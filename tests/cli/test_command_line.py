@@ -289,9 +289,21 @@ def test_keys_are_shown_once_alone_on_their_line(line: Line) -> None:
     key = line("keys", "create", "--role", "pipeline", "--name", "etl")
     assert key.startswith("acct_")
     assert key.count("\n") == 1
-    assert {"name": "etl", "role": "pipeline"} in line.json("keys", "list")
+    [etl] = [one for one in line.json("keys", "list") if one["name"] == "etl"]
+    assert (etl["role"], etl["new"], etl["last_used"]) == ("pipeline", True, None)
+    assert (etl["populations"], etl["until"]) == (None, None)
     line("keys", "create", "--role", "pipeline", "--name", "etl", code=2)
     line("keys", "create", "--role", "king", "--name", "me", code=2)
+    bounds = ("--days", "9", "-p", "nowhere")
+    line("keys", "create", "--role", "pipeline", "--name", "short", *bounds)
+    line("keys", "create", "--role", "pipeline", "--name", "none", "--days", "0", code=2)
+    renewed = line("keys", "renew", "--name", "short", "--hours", "1")
+    assert renewed.startswith("acct_")
+    old, new = (one for one in line.json("keys", "list") if one["name"] == "short")
+    assert (old["populations"], new["populations"]) == (["nowhere"], ["nowhere"])
+    assert old["until"] < new["until"]
+    assert (old["rotated"], new["rotated"]) == (new["made"], None)
+    line("keys", "renew", "--name", "nobody", code=2)
     line("keys", "revoke", "--name", "etl")
     line("keys", "revoke", "--name", "etl", code=2)
 

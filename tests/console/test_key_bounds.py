@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -233,3 +234,23 @@ def test_within_its_scope_a_key_does_what_its_role_does(made: World) -> None:
     assert browser.get("/console").status_code == 200
     assert "/console/other" not in browser.get("/console").text
     assert "/console/other" not in browser.get("/console/fair/accounts").text
+
+
+def test_the_page_of_keys_shows_what_each_reaches_and_when_it_ends(made: World) -> None:
+    """And when it was last used, and that it was rotated, or made lately."""
+    with_key(made, "short", days=3, populations=["fair"])
+    assert made.post("/grants", GRANT, who="short").status_code == 201
+    made.service.credentials.note_uses()
+    made.http.request("POST", "/v1/keys/rotate", json={"hours": 2}, headers=made.auth("short"))
+    page = signed_in(made, "all", "auditor").get("/console/keys").text
+    rows = [row for row in page.split("<tr") if ">short</th>" in row]
+    ends = [re.findall(r'data-l="Ends">(.*?)<', row)[0].strip() for row in rows]
+    assert len(set(ends)) == 2
+    assert "never" not in ends
+    assert [row.count(">fair</td>") for row in rows] == [1, 1]
+    assert ["Rotated" in row for row in rows].count(True) == 1
+    assert [">never</td>" in row for row in rows].count(True) == 1  # the new one was not used
+    assert all("Made lately" in row for row in rows)
+    officer = next(row for row in page.split("<tr") if ">officer</th>" in row)
+    assert "all populations" in officer
+    assert "Made lately" not in officer

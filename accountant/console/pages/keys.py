@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from msgspec import Struct
 
 from accountant.auth.keys import Key
+from accountant.auth.ring import NEVER, is_new
 from accountant.budget.commands import DAY
 from accountant.budget.decide.proposing import NEW_KEY
 from accountant.budget.facts import SECOND
@@ -24,7 +25,7 @@ _ROLES: Final = ("admin", "officer", "auditor", "pipeline")
 
 class Held(Struct, frozen=True):
     """A valid key. ``lately``: it was made so short a time ago that it confirms nothing that its
-    maker proposed.
+    maker proposed. ``until``: when it ends, if it does; ``rotated``: another secret took its place.
     """
 
     name: str
@@ -32,6 +33,10 @@ class Held(Struct, frozen=True):
     makers: tuple[str, ...]
     made: str
     lately: bool
+    reached: tuple[str, ...]
+    until: str
+    rotated: bool
+    used: str
 
 
 class Asked(Struct, frozen=True):
@@ -47,7 +52,7 @@ class Asked(Struct, frozen=True):
 def show_keys(visit: Overseen) -> HTMLResponse:
     """Show every valid key, those of people who may decide first."""
     credentials, now = visit.service.credentials, visit.now
-    held = [_held(key, now) for key in credentials.all()]
+    held = [_held(key, used, now) for key, used in credentials.listed() if now < key.until]
     held.sort(key=lambda one: (_ROLES.index(one.role), one.name))
     found, stamp = credentials.proposals()
     asked = [
@@ -60,6 +65,15 @@ def show_keys(visit: Overseen) -> HTMLResponse:
     return visit.page("keys.html.j2", "keys", held=held, asked=asked, lede=lede, days=_DAYS)
 
 
-def _held(key: Key, now: int) -> Held:
-    lately = key.made > 0 and now - key.made < NEW_KEY
-    return Held(key.name, key.role, key.makers, rfc3339(key.made) if key.made else "", lately)
+def _held(key: Key, used: int | None, now: int) -> Held:
+    return Held(
+        name=key.name,
+        role=key.role,
+        makers=key.makers,
+        made=rfc3339(key.made) if key.made else "",
+        lately=is_new(key, now),
+        reached=() if key.populations is None else tuple(sorted(key.populations)),
+        until="" if key.until == NEVER else rfc3339(key.until),
+        rotated=bool(key.replaced),
+        used="" if used is None else rfc3339(used),
+    )

@@ -22,7 +22,7 @@ from accountant.reporting.safely import visible
 NO_PDF: Final = (
     "PDF needs the extra “pdf”: pip install 'privacy-accountant[pdf]'. HTML, CSV and JSON do not."
 )
-_STANDARDS: Final = ["ua-1"]
+_STANDARDS: Final[Any] = ["ua-1"]
 _COVERED: Final = 0x250
 """Characters below this are in every font."""
 _ALIKE: Final = {"✕": "✗"}
