@@ -25,7 +25,7 @@ def addresses(site: Site) -> list[str]:
     return [
         *("/console", "/console?exact=1", "/console/keys", "/console/session"),
         *(f"{clinic}/{one}" for one in ("accounts", "requests", "proposals", "what-if")),
-        *(f"{clinic}/{one}" for one in ("findings", "grants", "ledger", "evidence")),
+        *(f"{clinic}/{one}" for one in ("findings", "grants", "ledger", "reports", "evidence")),
         *(f"{clinic}/accounts/{one}" for one in ("labs", "visits", "surveys", "*")),
         f"{clinic}/what-if?rule=lifetime&epsilon=2&delta=1e-6",
         f"{clinic}/proposals/{proposal}",
