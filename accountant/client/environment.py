@@ -27,6 +27,8 @@ _SETTINGS: Final = (
     "PUBLIC_URL", "SESSION_HOURS", "SESSION_IDLE_MINUTES",
     "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET", "OIDC_CLIENT_SECRET_FILE",
     "OIDC_SCOPES", "OIDC_ROLE_CLAIM", "OIDC_ROLES", "OIDC_NAME_CLAIM",
+    "ALERTS", "ALERT_SECONDS", "CALLBACK_SECRET_FILE", "DATABASE_URL_FILE", "KEY_DAYS",
+    "OWNER_URL_FILE",
 )  # fmt: skip
 OF_THE_SERVICE: Final = frozenset(_PREFIX + name for name in _SETTINGS)
 """What the service reads: the client may run beside it, without its code."""
