@@ -214,8 +214,9 @@ def list_keys(json: common.JsonOption = False) -> None:
         common.print_json([_document(key, used, now) for key, used in found])
         return
     table = Table()
-    for name in ("name", "role", "populations", "made by", "made", "ends", "last used"):
-        table.add_column(name, overflow="fold")  # a name that is cut names nobody
+    table.add_column("name", no_wrap=True)  # a name that is cut names nobody
+    for name in ("role", "populations", "made by", "made", "ends", "last used"):
+        table.add_column(name, overflow="fold")
     for key, used in found:
         reached = "all" if key.populations is None else ", ".join(sorted(key.populations))
         made = _day(key.made) + (" (new)" if is_new(key, now) else "")
