@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from accountant.api.models import approving, deciding, fields, proposing
+from accountant.api.models import approving, deciding, fields, keys, proposing
 from accountant.api.models import spending as models
 from accountant.budget import explain
 from accountant.budget.decide.proposing import why
@@ -72,7 +72,7 @@ def approval_view(service: Service, population: str, found: Approvable) -> appro
     event = service.event(population, waiting.sequence)
     asked = Texts(partial(service.texts, population), page=1).opened(event)
     held = decision.holding
-    return {
+    view: approving.Approval = {
         "id": waiting.id,
         "digest": waiting.digest,
         "client": waiting.by,
@@ -90,6 +90,17 @@ def approval_view(service: Service, population: str, found: Approvable) -> appro
         "sequence": event.sequence,
         "time": rfc3339(event.time),
     }
+    if new := new_keys(service, waiting.by):
+        view["new_keys"] = new
+    return view
+
+
+def new_keys(service: Service, by: str) -> list[keys.NewKey]:
+    """Return the new keys that whoever proposed or asked had a part in making."""
+    return [
+        {"name": key.name, "role": key.role, "by": list(key.makers), "made": rfc3339(key.made)}
+        for key in service.new_keys(by)
+    ]
 
 
 def _said(one: Finding) -> approving.Said:

@@ -294,6 +294,23 @@ class KeyRing:
         """Return whether there is a valid key of a name."""
         return any(key.name == name and now < key.until for key in self.by_digest.values())
 
+    def new_by(self, name: str, now: int) -> list[Key]:
+        """Return the valid keys, links and sessions that are new and that ``name`` had a part in
+        making, the latest first: whoever holds them is no other person.
+        """
+        held = [*self.by_digest.values()]
+        held += [one.key for one in self.links.values() if now < one.until]
+        held += [one.key for one in self.entered.values()]
+        found = [
+            key
+            for key in held
+            if now < key.until
+            and is_new(key, now)
+            and any(same_person(maker, name) for maker in key.makers)
+        ]
+        named = {(key.name, key.role, key.made): key for key in found}
+        return sorted(named.values(), key=lambda key: (-key.made, key.name))
+
     def current(self, name: str, now: int) -> tuple[str, Key] | None:
         """Return the valid key of a name that no other was made in place of, and its digest."""
         found = [

@@ -47,7 +47,7 @@ def proposals(
             found, now = service.proposals(about)
         else:
             found, now = service.credentials.proposals()
-    shown = [document(one) for one in found if one.is_open(now)]
+        shown = [document(one) | _new_keys(service, one.by) for one in found if one.is_open(now)]
     if json:
         common.print_json(shown)
         return
@@ -145,6 +145,13 @@ def person(
     return key.name, key
 
 
+def _new_keys(service: Service, by: str) -> dict[str, Any]:
+    from accountant.api.views import new_keys  # noqa: PLC0415 (the models of all answers)
+
+    found = new_keys(service, by)
+    return {"new_keys": found} if found else {}
+
+
 def proposal_of(event: Event) -> dict[str, Any]:
     """Return what an event proposes for a program."""
     return document(after({}, event)[event.sequence])
@@ -176,6 +183,9 @@ def show_proposal(one: dict[str, Any], about: str | None, *, json: bool = False)
         common.show(f"  {told}")
     for bound in one.get("depletion", ()):
         common.show(f"  {bound['text']}")
+    for key in one.get("new_keys", ()):
+        told = f"{key['name']} ({key['role']}), made by {one['by']} at {key['made']}"
+        common.show(f"  new key: {told}")
     common.show(f"  until {one['expires']}, another person confirms it:")
     confirm = _BESIDE.get(one["change"]["type"], "confirm")
     place = "--keys" if about is None else f"-p {about}"

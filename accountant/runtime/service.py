@@ -208,6 +208,12 @@ class Service(Reader):
         with store_failures():
             return self.credentials.confirm(number, digest, by, key)
 
+    def new_keys(self, by: str) -> list[Key]:
+        """Return the new keys, links and sessions that somebody had a part in making."""
+        with store_failures():
+            ring, now = self.credentials.ring()
+        return ring.new_by(by, now)
+
     def rotate_key(self, digest: str, hours: int) -> tuple[str, Key, Key]:
         """Make another secret for the holder of a valid key; return it, with the new key and the
         old one. Raise Problem.

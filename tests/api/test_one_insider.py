@@ -137,8 +137,12 @@ def test_one_admin_only_proposes(made: World, name: str) -> None:
     assert answer.status_code == 202, answer.text
     assert (made.used(), made.get("").json() | {"sequence": 0}) == before
     assert code(made.confirm(answer, who="admin")) == "same-person"
+    path = f"/proposals/{answer.json()['proposal']}"
+    assert "new_keys" not in made.get(path).json()
     made.secrets["mine"] = made.new_key("mine", "officer", "operator:admin")
     assert code(made.confirm(answer, who="mine")) == "key-too-new"
+    [new] = made.get(path).json()["new_keys"]
+    assert (new["name"], new["by"]) == ("mine", ["operator:admin", "test-2"])
     made.service.credentials.revoke("mine", "operator:admin")
     assert made.confirm(answer, who="mine").status_code == 401
     shown = made.get(f"/proposals/{answer.json()['proposal']}").json()
@@ -178,7 +182,10 @@ def test_nobody_approves_what_they_asked_for(made: World, *, revoked: bool) -> N
         waits = made.post("/grants", ask(laplace("2")), who=asks, key=f"{asks}-{approves}").json()
         if revoked and asks == "mine":
             made.service.credentials.revoke("mine", "operator:admin")
-        body = {"digest": made.get(f"/approvals/{waits['id']}").json()["digest"]}
+        shown = made.get(f"/approvals/{waits['id']}").json()
+        theirs = {"mine", "other"} if asks == "admin" else set()
+        assert {one["name"] for one in shown.get("new_keys", ())} == theirs
+        body = {"digest": shown["digest"]}
         answer = made.post(f"/approvals/{waits['id']}/approve", body, who=approves)
         assert (answer.status_code, code(answer)) == (403, why)
         assert (

@@ -16,6 +16,7 @@ from accountant.api.models.fields import (
     Stamped,
     Time,
 )
+from accountant.api.models.keys import NewKeys
 
 
 class Said(TypedDict):
@@ -55,6 +56,7 @@ class Approval(Stamped):
     asks: Annotated[list[Said], "the rules that ask for approval"]
     blocked_by: Annotated[list[Said], "the rules that block it now, whoever approves"]
     effect: Annotated[list[Effect], "what it would do to each account of a limit; informs only"]
+    new_keys: NotRequired[NewKeys]
     until: Annotated[Time, "from then on it is refused"]
     next: Annotated[str, "what to do"]
 

@@ -11,6 +11,7 @@ from accountant.api.models.fields import (
     Stamped,
     Time,
 )
+from accountant.api.models.keys import NewKeys
 
 
 class Bound(TypedDict):
@@ -44,6 +45,7 @@ class Proposal(Stamped):
     ]
     depletion: NotRequired[Depletion]
     relaxed: NotRequired[Relaxations]
+    new_keys: NotRequired[NewKeys]
     expires: Annotated[Time, "from when on it cannot be confirmed"]
     next: NotRequired[Annotated[str, "what to do"]]
     closed: NotRequired[Annotated[int, "the event that confirmed or declined it"]]

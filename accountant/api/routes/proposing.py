@@ -23,7 +23,7 @@ from accountant.api.access import (
 from accountant.api.answers import REPLAYED, Json
 from accountant.api.models import proposing
 from accountant.api.requests import ask
-from accountant.api.views import proposal_now
+from accountant.api.views import new_keys, proposal_now
 from accountant.budget.commands import Command, ConfirmChange, DeclineChange
 from accountant.budget.proposals import Proposal
 from accountant.ledger.events import Event, rfc3339
@@ -66,9 +66,17 @@ def _shown(service: Service, population: str, one: Proposal, now: int) -> propos
     if not one.command:  # a state keeps what a proposal says only while it can be confirmed
         body = service.event(population, one.sequence).body
         one = replace(one, command=body["command"], effect=body["effect"])
-    found = proposal_now(one, f"/v1/populations/{population}/proposals", now)
+    found = _with_new_keys(service, one, f"/v1/populations/{population}/proposals", now)
     if "owed" in one.effect and one.is_open(now):
         found["owed"] = service.owed(population)  # it may have grown since
+    return found
+
+
+def _with_new_keys(service: Service, one: Proposal, place: str, now: int) -> proposing.Proposal:
+    """Return a proposal, and while it can be confirmed the new keys of whoever made it."""
+    found = proposal_now(one, place, now)
+    if one.is_open(now) and (new := new_keys(service, one.by)):
+        found["new_keys"] = new
     return found
 
 
@@ -151,18 +159,18 @@ def list_key_proposals(
     """List keys that were proposed: those that can be confirmed first, then the latest."""
     found, now = service.credentials.proposals()
     shown = [one for one in found if state == "any" or one.is_open(now)][:limit]
-    return JSONResponse({"proposals": [_key_shown(one, now) for one in shown]})
+    return JSONResponse({"proposals": [_key_shown(service, one, now) for one in shown]})
 
 
 @keys.get("/proposals/{proposal}")
 @Call(proposing.Proposal, topics="proposal")
 def show_key_proposal(proposal: Number, key: Overseer, service: TheService) -> JSONResponse:
     """Show a key that was proposed, and the digest of its proposal."""
-    return JSONResponse(_key_shown(*service.credentials.proposal(proposal)))
+    return JSONResponse(_key_shown(service, *service.credentials.proposal(proposal)))
 
 
-def _key_shown(one: Proposal, now: int) -> proposing.Proposal:
-    return proposal_now(one, "/v1/keys/proposals", now)
+def _key_shown(service: Service, one: Proposal, now: int) -> proposing.Proposal:
+    return _with_new_keys(service, one, "/v1/keys/proposals", now)
 
 
 @keys.post("/proposals/{proposal}/confirm")

@@ -58,6 +58,7 @@ def proposal(one: Body, option: str = "") -> Iterator[str]:
     """Show a proposal: what it would do, and how to confirm it, with an ``option`` more."""
     yield f"proposal {one['proposal']} by {one['by']}, {one['time']}: {one['state']}"
     yield f"  change: {one['change']['type']}; {one['why']}"
+    yield from _new(one, one["by"])
     if "closed" in one:
         yield f"  {one['state']} by {one['closed_by']} (event {one['closed']})"
     if "next" in one:
@@ -77,8 +78,15 @@ def approval(one: Body, population: str) -> Iterator[str]:
         yield f"  it cannot be granted now, by {said['rule']}: {said['text']}"
     for line in one["effect"]:
         yield f"  {line['text']}"
+    yield from _new(one, one["client"])
     yield f"  until {one['until']}, by an admin or officer who did not ask:"
     yield f"  accountant approve {one['id']} -p {population} --digest {one['digest']}"
+
+
+def _new(one: Body, first: str) -> Iterator[str]:
+    """Tell which keys confirm nothing of somebody's, for they had a part in making them."""
+    for key in one.get("new_keys", ()):
+        yield f"  new key: {key['name']} ({key['role']}), made by {first} at {key['made']}"
 
 
 def closed(answer: Body) -> Iterator[str]:
