@@ -57,6 +57,10 @@ MOST_POPULATIONS: Final = 1_000
 EXPIRED: Final = (
     "the key of {} expired at {}: ask an operator for another (`accountant keys create`)"
 )
+ROTATED_OUT: Final = (
+    "the key of {} was rotated, and this one expired at {}: use the new one, or ask an operator "
+    "for another (`accountant keys renew`)"
+)
 
 
 def check_name(name: str) -> None:
@@ -343,7 +347,7 @@ class Credentials:
     def why_not(self, digest: str, what: str = "the key") -> str:
         """Return why a key is not valid: that it expired is told to whoever has it."""
         if (key := self.expired(digest)) is not None:
-            return EXPIRED.format(key.name, rfc3339(key.until))
+            return (ROTATED_OUT if key.replaced else EXPIRED).format(key.name, rfc3339(key.until))
         return f"{what} is not valid, or was revoked"
 
     def now(self) -> int:

@@ -41,6 +41,11 @@ class Visit:
         """Return the names of all populations that the visitor's key reaches, in order."""
         return [name for name in self.service.populations() if self.visitor.key.reaches(name)]
 
+    @property
+    def reached(self) -> frozenset[str] | None:
+        """The populations that the visitor's key reaches, None for all."""
+        return self.visitor.key.populations
+
     def look(self, population: str, question: Question[T]) -> T | Behind:
         """Return facts of a population, or how far it was read. Raise NotFound, StoreError."""
         self.service.known(population)

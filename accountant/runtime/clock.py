@@ -132,8 +132,8 @@ class TrustedClock:
             doubt = None if sound else Doubt(state.ledger, now, earliest, state.time)
             if not believed:
                 self._log_doubt(state.ledger, doubt)
-        stamp = state.time if doubt else now
-        self.latest = max(self.latest, stamp, state.time)
+            stamp = state.time if doubt else now
+            self.latest = max(self.latest, stamp, state.time)
         return CheckedTime(stamp, doubt)
 
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from support import Clock, migrate
 from accountant.auth.keys import Credentials, key_digest
 from accountant.budget.commands import DAY
 from accountant.budget.errors import Conflict, Invalid, Problem
+from accountant.ledger.events import Event
 from accountant.store.ledgers import Ledgers
 
 
@@ -112,3 +113,17 @@ def test_bounds_that_cannot_be_are_refused(
     found = keys.find(keys.create("pipe", "pipeline", "ann"))
     assert found is not None
     assert found.until == clock() + 30 * DAY * 1_000_000
+
+
+def test_a_key_without_bounds_is_recorded_as_ever(
+    made: tuple[Credentials, Credentials, Clock],
+) -> None:
+    """Its event says neither, and such an event of before means for ever, and everywhere."""
+    one, other, clock = made
+    secret = one.create("pipe", "pipeline", "ann")
+    [row] = one.ledgers.read("_service", 0, 10)
+    assert Event.from_bytes(row.body).body.keys() == {"name", "role", "digest"}
+    clock.forward(10_000 * DAY)
+    found = other.find(secret)
+    assert found is not None
+    assert found.reaches("any")

@@ -140,7 +140,7 @@ def send_registry_entry(population: Population, visit: Overseen, dataset: _Short
     """Send a draft for the public registry of deployments."""
     visit.service.known(population)
     published = visit.publisher.last_published(population)
-    report = report_of(visit.service.ledgers, population, published)
+    report = report_of(visit.service.ledgers, population, published, visit.reached)
     try:
         text = registry_entry(report, dataset.strip())
     except Invalid as error:
@@ -153,7 +153,7 @@ def send_checklist(population: Population, visit: Overseen) -> Response:
     """Send the checklist after NIST SP 800-226."""
     visit.service.known(population)
     published = visit.publisher.last_published(population)
-    report = report_of(visit.service.ledgers, population, published)
+    report = report_of(visit.service.ledgers, population, published, visit.reached)
     return _file(set_in(checklist(report), "html"), "html", f"{population}-checklist.html")
 
 
