@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,9 @@ from accountant.console.facts.home import HomeFacts, home
 from accountant.console.pages.home import told
 from accountant.console.rendering import Frame, render
 from accountant.reporting.desk import Desk
+from accountant.reporting.periods.making import KINDS, AskedReport, Kind, facts_of
+from accountant.reporting.periods.period import Period
+from accountant.reporting.periods.rendering import written
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
@@ -121,12 +125,27 @@ def _measured(folder: Path, events: int) -> list[Row]:
             service.execute_all(LEDGER, list(islice(asked, 1)))
             after.append(_look(desk, now))
         desk.close()
+        signed = [_report(service, kind, now) for kind in KINDS]
     past = f"{events:,} events, {ACCOUNTS:,} accounts"
     return [
         {"what": "the first page is ready after", "value": cold, "unit": "s", "beside": past},
         {"what": "Home", "value": median(again) * 1e3, "unit": "ms", "beside": past},
         {"what": "Home after a grant", "value": median(after) * 1e3, "unit": "ms", "beside": past},
+        *(
+            {"what": f"{kind} report of all", "value": seconds, "unit": "s", "beside": past}
+            for kind, seconds in zip(KINDS, signed, strict=True)
+        ),
     ]
+
+
+def _report(service: Service, kind: Kind, now: int) -> float:
+    """The processor time of a report about all events, as HTML."""
+    today = datetime.fromtimestamp(now / 1e6, UTC).date()
+    period = Period(today - timedelta(days=30), today)
+    asked = AskedReport.of(kind, period, "d7" if kind == "statement" else None, now)
+    started = time.process_time()
+    written(facts_of(service.ledgers, LEDGER, asked), "html")
+    return time.process_time() - started
 
 
 def _look(desk: Desk, now: int) -> float:

@@ -199,7 +199,8 @@ class History:
     def _judged(self, state: State, event: Event) -> None:
         body, command = event.body, event.body["command"]
         refused = event.type == "grant.refused.v1"
-        total = Charge.from_json(body["total"])
+        fired = body.get("fired")
+        total = Charge.from_json(body["total"]) if self._tallied or fired else NOTHING
         parts = self._parts_of(state, event, total) if self._tallied else {}
         purpose = command.get("purpose") or UNKNOWN
         subjects, policy = command.get("subjects"), body.get("policy", NO_POLICY)
@@ -213,7 +214,7 @@ class History:
         if event.type == "grant.reserved.v1":
             name = grant_in(event)
             self.held[name] = OpenGrant(state.open[name], at, parts)
-        if fired := body.get("fired"):
+        if fired:
             self.relaxed.take(() if refused else fired, at.client, total)
             if body.get("charged_to") == "everyone":
                 at = at._replace(subjects=None)

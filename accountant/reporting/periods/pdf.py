@@ -22,7 +22,7 @@ from accountant.reporting.safely import visible
 NO_PDF: Final = (
     "PDF needs the extra “pdf”: pip install 'privacy-accountant[pdf]'. HTML, CSV and JSON do not."
 )
-_STANDARDS: Final[Any] = ["ua-1"]
+_STANDARD: Final = "ua-1"
 _COVERED: Final = 0x250
 """Characters below this are in every font."""
 _ALIKE: Final = {"✕": "✗"}
@@ -48,7 +48,7 @@ def to_pdf(document: Document) -> bytes:
         (shipped("reports/templates") / "document.typ").read_bytes(),
         sys_inputs={"document": text, "missing": str(len(missing))},
         ignore_system_fonts=True,
-        pdf_standards=_STANDARDS,
+        pdf_standards=_STANDARD,
         timestamp=datetime.fromisoformat(document.last).replace(tzinfo=UTC),
     )
     return found
@@ -61,7 +61,7 @@ def _known(character: str) -> bool:
 
     inputs = {"text": character}
     try:
-        typst.compile(_ONE, sys_inputs=inputs, ignore_system_fonts=True, pdf_standards=_STANDARDS)
+        typst.compile(_ONE, sys_inputs=inputs, ignore_system_fonts=True, pdf_standards=_STANDARD)
     except typst.TypstError:
         return False
     return True
