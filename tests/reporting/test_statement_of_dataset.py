@@ -17,11 +17,11 @@ from support import SECOND, START, Book, gaussian, laplace
 
 from accountant.budget.apply import apply, read
 from accountant.budget.errors import Invalid
-from accountant.budget.state import State, lifetime
+from accountant.budget.state import AccountKey, State, lifetime
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash
 from accountant.reporting.periods import dataset
-from accountant.reporting.periods.account import OTHER, Part, Statement, Subject, subject_of
+from accountant.reporting.periods.account import OTHER, TIME, Part, Statement, Subject, subject_of
 from accountant.reporting.periods.cell import Held
 from accountant.reporting.periods.dataset import StatementFacts
 from accountant.reporting.periods.making import AskedReport, facts_of
@@ -54,6 +54,10 @@ def _held(state: State, subject: Subject, part: Part) -> Held:
     key = subject.counted.key if subject.counted else lifetime(subject.dataset)
     if part.epoch is not None:
         key = key._replace(epoch=part.epoch.number)
+    return _held_of(state, key, subject)
+
+
+def _held_of(state: State, key: AccountKey, subject: Subject) -> Held:
     sums = state.seen(key).used
     nothing = (0,) * 2 * sums.rows
     if any(at >= size for at, size in zip(subject.cell, sums.shape, strict=True)):
@@ -64,6 +68,44 @@ def _held(state: State, subject: Subject, part: Part) -> Held:
     return Held(used, nothing if reserved is None else tuple(reserved.stacked()[place].tolist()))
 
 
+def _moves(book: Book, period: Period, subject: Subject) -> dict[int, list[tuple[int, ...]]]:
+    """By event, how much it changes what the cell holds, by the arrays of all cells: spent, then
+    reserved. An event that begins another epoch is none; nor is what time changes.
+    """
+    state, found = State(book.name), dict[int, list[tuple[int, ...]]]()
+    for body in book.stored:
+        event = Event.from_bytes(body)
+        if event.time >= period.end:
+            break
+        state.now = event.time
+        before = _reading(state, subject)
+        state.now = 0
+        apply(state, read(state, event))
+        after = _reading(state, subject)
+        if event.time < period.start or before is None or after is None or before[0] != after[0]:
+            continue
+        was, then = before[1], after[1]
+        if was != then:
+            pairs = ((was.spent, then.spent), (was.reserved, then.reserved))
+            found[event.sequence] = [
+                tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairs
+            ]
+    return found
+
+
+def _reading(state: State, subject: Subject) -> tuple[int | None, Held] | None:
+    """The epoch that counts, and what the cell holds; None where nothing counts."""
+    counted = subject.counted
+    if state.population is None:
+        return None
+    if counted is None:
+        return None, _held_of(state, lifetime(subject.dataset), subject)
+    if state.adopted is None or (epoch := state.adopted.epochs.get(counted.rule.id)) is None:
+        return None
+    key = counted.key._replace(epoch=epoch.number)
+    return epoch.number, _held_of(state, key, subject)
+
+
 @pytest.mark.parametrize("gate", ["renyi", "zcdp"])
 @settings(max_examples=examples(30))
 @given(todo=ops, first=st.integers(0, 1), more=st.integers(0, 2), name=st.sampled_from("de"))
@@ -72,7 +114,8 @@ def test_opening_and_movements_are_the_closing(
 ) -> None:
     """In every currency of the account, for what is spent, for what is reserved and for charges
     without a bound; opening and closing are what the arrays of all cells hold at these moments, and
-    an event explains every movement. So it is across policies, recoveries and added groups.
+    each movement is what its event changes there. So it is across policies, recoveries and added
+    groups.
     """
     book = ledger(gate, True, todo)
     period = _days(first, first + more)
@@ -88,6 +131,9 @@ def test_opening_and_movements_are_the_closing(
         assert tuple(spent.sum(axis=0)) == part.closing.spent
         assert tuple(held.sum(axis=0)) == part.closing.reserved
         assert all(one.kind != OTHER for one in part.movements)
+    listed = [one for part in statement.parts for one in part.movements if one.kind != TIME]
+    moved = {one.sequence: [one.spent, one.reserved] for one in listed}
+    assert moved == _moves(book, period, subject)
     at_start = _state_at(book, period.start)
     at_start.now = period.start
     if statement.parts and statement.parts[0].event is None:
@@ -227,3 +273,18 @@ def test_many_movements_are_added_up(desk: Desk, monkeypatch: pytest.MonkeyPatch
         assert (len(found.parts[0].lines), found.parts[0].summed) == (lines, summed)
         assert found.parts[0].spent == each.parts[0].spent
         _adds_up(found)
+
+
+def test_a_limit_for_a_group_of_people_is_stated_as_it_counts(desk: Desk) -> None:
+    """A household of three has three times what one of them is charged."""
+    rules = (
+        "  - {id: a, limit: {epsilon: 9}}\n  - {id: home, limit: {epsilon: 2.5}, unit: household}\n"
+    )
+    units = {"household": {"group_of": "person", "at_most": 3}}
+    desk.hospital(rules, {"sex": ["f", "m"]}, units=units)
+    desk.record(laplace("0.25"), subjects={"sex": ["f"]})
+    found = _statement(desk, _days(0, 0))
+    [part] = found.parts
+    assert (part.rule, part.closing.epsilon_spent) == ("home", "0.75")
+    assert found.whom == "one household"
+    _adds_up(found)

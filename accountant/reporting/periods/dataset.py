@@ -79,13 +79,15 @@ class PartFacts(Struct, frozen=True):
 
 class StatementFacts(Struct, frozen=True):
     """The statement of a dataset. ``scope``: the dataset of the limit, which may be all ("*").
-    ``group``: the values of the cell whose statement it is; empty if there is only one.
+    ``whom``: one of the units of privacy that it is for. ``group``: the values of the cell whose
+    statement it is; empty if there is only one.
     """
 
     head: HeadFacts
     dataset: str
     name: str
     scope: str
+    whom: str
     group: dict[str, str]
     cells: int
     parts: tuple[PartFacts, ...]
@@ -100,6 +102,7 @@ def statement_facts(
         dataset=subject.dataset,
         name=datasets[subject.dataset].name,
         scope=subject.counted.key.dataset if subject.counted else subject.dataset,
+        whom=people.called(subject.counted.rule.unit if subject.counted else None),
         group=people.describe(subject.cell) if subject.cell else {},
         cells=people.cells,
         parts=tuple(map(_part, read.parts)),

@@ -76,6 +76,7 @@ def _lede(facts: StatementFacts) -> str:
 def _what(facts: StatementFacts) -> Section:
     group = "; ".join(f"{name}: {value}" for name, value in facts.group.items())
     found = [("Dataset", facts.dataset), ("Statement of", group or "everyone")]
+    found.append(("Counted for", facts.whom))
     if facts.scope != facts.dataset:
         found.append(("Counted over", in_words(facts.scope)))
     said = [
