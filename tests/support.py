@@ -467,9 +467,12 @@ class Served:
         from accountant.door.server import Door  # noqa: PLC0415
 
         class Told(AccessLog):
-            def note(self, *line: Any) -> None:
-                names = "method", "path", "status", "request_id", "client", "milliseconds"
-                structlog.get_logger().info("request", **dict(zip(names, line, strict=True)))
+            def note(
+                self, method: str, path: str, status: int, ids: Any, client: Any, *more: Any
+            ) -> None:
+                line = {"method": method, "path": path, "status": status, "client": client}
+                line |= {"request_id": ids[0], "traceparent": ids[1], "milliseconds": more[0]}
+                structlog.get_logger().info("request", **line, **(more[1] or {}))
 
         publisher = publisher or Publisher(service, Vault(settings.home), settings.origin)
         app = create_app(service, settings, publisher)

@@ -29,10 +29,12 @@ from accountant.budget.state import (
     Settled,
 )
 from accountant.budget.waiting.asked import Waiting
-from accountant.door.messages import Reply, problem, replied
+from accountant.door.messages import Facts, Reply, Telling, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
+from accountant.privacy.units import Currency, amount
 from accountant.reporting.statement import lifetime_sums
 from accountant.reporting.texts import ERASED
+from accountant.runtime.measures import outcome_of
 from accountant.runtime.service import Answer, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
@@ -77,7 +79,7 @@ class _Kept(msgspec.Struct):
 _KEPT: Final = msgspec.json.Decoder(_Kept)
 
 
-class Json(JSONResponse):
+class Json(Telling):
     """JSON written by orjson, which writes the events too."""
 
     def render(self, content: Any) -> bytes:
@@ -91,11 +93,42 @@ def reply(service: Service, answer: Answer, client: str | None) -> Reply:
     if entry.type in (outcome.REFUSED, outcome.WAITING):
         return replied(respond(service, answer), client)
     fields = [*_JSON, _REPLAYED] if answer.repeated else _JSON
-    return Reply(_status(entry), client, fields, orjson.dumps(_document(entry)))
+    kept = _KEPT.decode(entry.body)
+    document = _ANSWERS[entry.type](entry, kept)
+    facts: Facts | None = None
+    charge: Any = document.get("charge")
+    if charge is not None:  # it was granted, or recorded
+        facts = {"outcome": "allow", "epsilon": charge["epsilon"]}
+        if kept.fired:
+            facts |= {"outcome": "flag", "rule": kept.fired[0][0]}
+        if answer.repeated:
+            facts["repeated"] = True
+    return Reply(_status(entry), client, fields, orjson.dumps(document), None, facts)
+
+
+def _facts(entry: Entry, kept: _Kept, *, repeated: bool) -> Facts | None:
+    """Return what the log says of the decision that an event holds; None if it holds none."""
+    fired, total = kept.fired, kept.total
+    found = outcome_of(entry.type, fired=bool(fired))
+    if found is None:
+        return None
+    units = None if Currency.EPSILON in total.get("infinite", ()) else int(total["epsilon"])
+    facts: Facts = {"outcome": found, "epsilon": amount(units, Currency.EPSILON)}
+    if fired:
+        facts["rule"] = fired[0][0]
+    if repeated:
+        facts["repeated"] = True
+    return facts
 
 
 def respond(service: Service, answer: Answer) -> JSONResponse:
     """Return the response to a command; the last event answers it."""
+    response, entry = _response(service, answer), answer.entries[-1]
+    response.facts = _facts(entry, _KEPT.decode(entry.body), repeated=answer.repeated)
+    return response
+
+
+def _response(service: Service, answer: Answer) -> Telling:
     headers = REPLAYED if answer.repeated else {}
     entry = answer.entries[-1]
     if entry.type == outcome.REFUSED:
@@ -126,6 +159,16 @@ def proposed_by(answer: Answer) -> JSONResponse | None:
 
 def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> JSONResponse:
     """Return the answers to the items of a batch as listed; they were decided in ``order``."""
+    response = _batch_response(service, answer, order)
+    found = [_facts(e, _KEPT.decode(e.body), repeated=answer.repeated) for e in answer.entries]
+    decisions = [facts for facts in found if facts is not None]
+    if decisions:  # of several, the first on which a rule fired
+        response.facts = next((facts for facts in decisions if "rule" in facts), decisions[0])
+        response.facts["decisions"] = len(decisions)
+    return response
+
+
+def _batch_response(service: Service, answer: Answer, order: Sequence[int]) -> Telling:
     headers = REPLAYED if answer.repeated else {}
     entries = answer.entries
     if entries[-1].type == batches.REFUSED:
@@ -144,7 +187,7 @@ def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> 
 
 def _refused(
     service: Service, event: Event, headers: dict[str, str], item: int | None = None
-) -> JSONResponse:
+) -> Telling:
     """Return the decision of a refusal and what would fit now, which may differ in a retry."""
     decision = service.explain(event.ledger, event).decision
     where: dict[str, Any] = {} if item is None else {"item": item}
@@ -202,7 +245,7 @@ def _lifetimes(service: Service, event: Event) -> list[deciding.LifetimeTotal]:
     return [{"dataset": name, "epsilon": t.epsilon, "delta": t.delta} for name, t in totals]
 
 
-def _waited(service: Service, event: Event, entry: Entry, headers: dict[str, str]) -> JSONResponse:
+def _waited(service: Service, event: Event, entry: Entry, headers: dict[str, str]) -> Telling:
     """Return what has become of a request that waited, for a retry and for a poll alike."""
     grant, now = service.grant(event.ledger, f"g{event.sequence}")
     if isinstance(grant, Waiting):
@@ -233,7 +276,7 @@ def _waited(service: Service, event: Event, entry: Entry, headers: dict[str, str
     )
 
 
-def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> JSONResponse:
+def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> Telling:
     """Return the last decision on a request that has waited in vain, as a refusal."""
     decision = service.explain(event.ledger, event).decision
     failed = [one.text for one in decision.holding]
@@ -250,9 +293,7 @@ def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> JSONR
     )
 
 
-def _declined(
-    service: Service, event: Event, declined: int, headers: dict[str, str]
-) -> JSONResponse:
+def _declined(service: Service, event: Event, declined: int, headers: dict[str, str]) -> Telling:
     """Return that a person declined a request, with the reason, as a refusal."""
     decision = service.explain(event.ledger, event).decision
     texts = service.texts(event.ledger, declined, declined)

@@ -161,8 +161,8 @@ class Hot:
 
 def _failure(request: Request, client: str | None, error: Exception) -> Reply:
     # Not raised again: its traceback would hold all objects of this unit of work in a cycle.
-    with bound_contextvars(request_id=request.id):
+    with bound_contextvars(request_id=request.id, traceparent=request.trace):
         response = answer_to(error, request.path)
     if response is None:
-        return failed(error, request.path, request.id)._replace(client=client)
+        return failed(error, request)._replace(client=client)
     return replied(response, client)

@@ -1,4 +1,8 @@
-"""JSON logs on standard error, an object a line. Headers and bodies hold secrets: never logged."""
+"""JSON logs on standard error, an object a line. Headers and bodies hold secrets: never logged.
+
+One name for one thing: ``population``, ``client``, ``outcome``, ``rule``, ``epsilon``, ``reason``;
+and of a request ``request_id`` and ``traceparent``.
+"""
 
 from __future__ import annotations
 

@@ -25,14 +25,15 @@ class Requests:
             if self._take(request, reply):
                 return
         except Exception as error:  # noqa: BLE001 every request gets a reply
-            reply(failed(error, request.path, request.id))
+            reply(failed(error, request))
             return
         task = asyncio.get_running_loop().create_task(self._answer(request, reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request: Request, reply: Replying) -> None:
-        bind_contextvars(request_id=request.id)  # for the log lines of this task
+        # For the log lines of this task
+        bind_contextvars(request_id=request.id, traceparent=request.trace)
         scope = _scope(request)
         scope["state"]["gone"] = getattr(reply, "gone", lambda: False)
         scope["state"]["address"] = getattr(reply, "address", "")
@@ -58,9 +59,11 @@ class Requests:
         except Exception as error:  # noqa: BLE001 every request gets a reply
             if file is not None:
                 file.close()
-            reply(failed(error, request.path, request.id))
+            reply(failed(error, request))
             return
-        reply(Reply(status, scope["state"].get("client"), headers, b"".join(parts), file))
+        known = scope["state"]
+        told = known.get("client"), headers, b"".join(parts), file, known.get("facts")
+        reply(Reply(status, *told))
 
 
 def _scope(request: Request) -> Scope:

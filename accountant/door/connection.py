@@ -41,12 +41,16 @@ class State(IntEnum):
 class Exchange:
     """A request that waits for its reply. Called with the reply, in any thread."""
 
-    __slots__ = ("connection", "head", "id", "started")
+    __slots__ = ("connection", "head", "id", "started", "trace")
 
     def __init__(self, connection: Connection, head: Head | None) -> None:
         self.connection, self.head = connection, head
         self.started = time.perf_counter()
-        self.id = (head.request_id if head else "") or next(connection.door.ids)
+        self.id, self.trace = (head.request_id, head.trace) if head else ("", "")
+        if not (self.id and self.trace):
+            own = next(connection.door.ids)
+            self.id = self.id or own
+            self.trace = self.trace or f"00-{connection.door.run}{own}-{own}-00"
 
     def __call__(self, reply: Reply) -> None:
         """Hand the reply to the loop's thread."""
@@ -268,8 +272,9 @@ class Connection(asyncio.Protocol):
             self._body = len(body)
         method = "GET" if head.method == "HEAD" else head.method
         request = Request(
-            exchange.id, method, head.path, head.raw_path, head.query, head.fields, body
-        )
+            exchange.id, method, head.path, head.raw_path, head.query, head.fields, body,
+            exchange.trace,
+        )  # fmt: skip
         self.door.requests.handle(request, exchange)
 
     def _wait_for_reply(self) -> None:
@@ -310,7 +315,8 @@ class Connection(asyncio.Protocol):
         head = exchange.head
         method, path = (head.method, shown(head.path)) if head and not head.misplaced else ("", "")
         took = time.perf_counter() - exchange.started
-        self.door.log.note(method, path, reply.status, exchange.id, reply.client, took)
+        ids = exchange.id, exchange.trace
+        self.door.log.note(method, path, reply.status, ids, reply.client, took, reply.facts)
         self.door.latencies.observe(method, path, reply.status, took)
         sent = head.authorization if head else ""
         if reply.status == 401 and sent and not self.door.keys.expired(sent):
@@ -323,7 +329,14 @@ class Connection(asyncio.Protocol):
         http11 = head is None or head.http11
         bodiless = head is not None and head.method == "HEAD"
         self._transport.write(
-            wire(reply, exchange.id, closes=closes, http11=http11, bodiless=bodiless)
+            wire(
+                reply,
+                exchange.id,
+                exchange.trace,
+                closes=closes,
+                http11=http11,
+                bodiless=bodiless,
+            )
         )
         if reply.file is not None and not bodiless:
             self._sending = Sending(self._transport, reply.file)

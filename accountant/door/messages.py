@@ -11,6 +11,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import structlog
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 Fields = list[tuple[str, str]]  # Names in lower case, and values, each byte a character (Latin-1)
 RawFields = list[tuple[bytes, bytes]]
@@ -45,11 +46,30 @@ class Request(NamedTuple):
     query: str
     headers: Fields
     body: bytes
+    trace: str = ""
+    """Its traceparent (W3C Trace Context)."""
+
+
+Facts = dict[str, Any]
+"""What the log's line says of a decision: outcome, rule, epsilon."""
+
+
+class Telling(JSONResponse):
+    """A response that tells the log of a decision."""
+
+    facts: Facts | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self.facts is not None:
+            scope["state"]["facts"] = self.facts
+        await super().__call__(scope, receive, send)
 
 
 class Reply(NamedTuple):
-    """An answer. ``client`` is the name of the API key, for the log. The rest of ``file``, if there
-    is one, follows the body; whoever has the reply closes it.
+    """An answer. ``client`` is the name of the API key, for the log, as are the ``facts`` of a
+    decision. The rest of ``file``, if there is one, follows the body; whoever has the reply closes
+    it.
     """
 
     status: int
@@ -57,6 +77,7 @@ class Reply(NamedTuple):
     headers: RawFields
     body: bytes
     file: IO[bytes] | None = None
+    facts: Facts | None = None
 
     def drop(self) -> None:
         """Let go of an answer that is not sent."""
@@ -87,7 +108,7 @@ class Refused(Exception):
 
 def problem(
     code: str, status: int, detail: str, headers: Mapping[str, str] | None = None, **facts: Any
-) -> JSONResponse:
+) -> Telling:
     """Return a problem document (RFC 9457). ``code`` ends its type and, in words, is its title."""
     body = {
         "type": f"urn:accountant:problem:{code}",
@@ -96,12 +117,14 @@ def problem(
         "detail": detail,
     }
     headers = {**_HEADERS.get(status, {}), **(headers or {})}
-    return JSONResponse(body | facts, status, headers, media_type=MEDIA)
+    return Telling(body | facts, status, headers, media_type=MEDIA)
 
 
 def replied(response: Response, client: str | None = None) -> Reply:
     """Return a response as a reply."""
-    return Reply(response.status_code, client, response.raw_headers, bytes(response.body))
+    facts = getattr(response, "facts", None)
+    fields = response.raw_headers
+    return Reply(response.status_code, client, fields, bytes(response.body), facts=facts)
 
 
 def shown(path: str) -> str:
@@ -109,15 +132,18 @@ def shown(path: str) -> str:
     return LINKS if path.startswith(LINKS) else path
 
 
-def failed(error: BaseException, path: str, request_id: str) -> Reply:
+def failed(error: BaseException, request: Request) -> Reply:
     """Log an unforeseen error, and return the answer to it."""
-    _log.error("request failed", path=shown(path), request_id=request_id, exc_info=error)
+    about = {"request_id": request.id, "traceparent": request.trace}
+    _log.error("request failed", path=shown(request.path), **about, exc_info=error)
     return replied(problem("internal-error", 500, _FAILED))
 
 
-def wire(reply: Reply, request_id: str, *, closes: bool, http11: bool, bodiless: bool) -> bytes:
+def wire(
+    reply: Reply, request_id: str, trace: str, *, closes: bool, http11: bool, bodiless: bool
+) -> bytes:
     """Return the bytes of a reply. ``bodiless``: the reply to HEAD, without a body."""
-    status, _, fields, body, _ = reply
+    status, _, fields, body, *_ = reply
     line = _LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status
     parts = [line, _date(int(time.time()))]
     sized = status in _BODILESS
@@ -126,7 +152,7 @@ def wire(reply: Reply, request_id: str, *, closes: bool, http11: bool, bodiless:
         parts.append(b"%b: %b\r\n" % (name, value))
     if not sized:
         parts.append(b"content-length: %d\r\n" % len(body))
-    parts.append(b"x-request-id: %b\r\n" % request_id.encode())
+    parts.append(f"x-request-id: {request_id}\r\ntraceparent: {trace}\r\n".encode())
     if closes:
         parts.append(b"connection: close\r\n\r\n")
     else:

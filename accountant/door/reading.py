@@ -28,13 +28,24 @@ _FIELDS: Final = re.compile(rf"(?:{_FIELD}\r\n)*+\r\n")
 _ABSOLUTE: Final = re.compile(r"https?://[^/?#@]++", re.IGNORECASE)
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_TRACE: Final = re.compile(
+    r"(00|(?!ff)[0-9a-f]{2}(?=.{53}-|.{53}$))"
+    r"(-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})"
+)
+"""W3C Trace Context: of a version after 00 the beginning is read, and handed on as 00."""
 _KEY: Final = re.compile(PREFIX + r"[A-Za-z0-9_-]{43}")
 _BROKEN_LINE: Final = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")  # A CR or LF that is not part of CRLF
 
 _ONCE: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "authorization", "expect", "content-type"}
 )
-_SEEN: Final = _ONCE | {"connection", "content-encoding", "idempotency-key", "x-request-id"}
+_SEEN: Final = _ONCE | {
+    "connection",
+    "content-encoding",
+    "idempotency-key",
+    "x-request-id",
+    "traceparent",
+}
 _MISPLACED: Final = (
     "an API key stands in the {}, where it is logged on its way: nothing was done; revoke the key, "
     "make another, and send it in Authorization only"
@@ -52,7 +63,7 @@ class Head:
 
     __slots__ = (
         "authorization", "continues", "encoded", "fields", "http11", "keep_alive", "length",
-        "method", "misplaced", "path", "query", "raw_path", "request_id",
+        "method", "misplaced", "path", "query", "raw_path", "request_id", "trace",
     )  # fmt: skip
 
     def __init__(self, data: bytes) -> None:
@@ -86,6 +97,7 @@ class Head:
                 self.misplaced = "Idempotency-Key"
             sent = "" if _KEY.search(sent) else sent
         self.request_id = sent if _REQUEST_ID.fullmatch(sent) else ""
+        self.trace = _trace(seen["traceparent"]) if "traceparent" in seen else ""
 
     def is_form(self) -> bool:
         """Return whether the body is a form of a page for people, which is taken without an API
@@ -132,6 +144,14 @@ def _fields(block: str) -> tuple[Fields, dict[str, str]]:
     if len(fields) > FIELDS:
         raise Refused("header-too-large", 431, f"a request has at most {FIELDS} header fields")
     return fields, seen
+
+
+def _trace(sent: str) -> str:
+    """Return a traceparent that is sound, as version 00; empty for any other."""
+    match = _TRACE.match(sent)
+    if match is None or (match[1] == "00" and match.end() < len(sent)):
+        return ""
+    return "00" + match[2]
 
 
 def _length(seen: dict[str, str], *, http11: bool) -> int | None:

@@ -55,8 +55,10 @@ class Door:
         self.places = Places(settings)
         self.keys = KeyCheck(keys)
         self.attempts = Attempts()
-        self.ids = map(f"{secrets.token_hex(4)}{{:08x}}".format, count())
-        """Of requests. Counted: a random id each would take a system call."""
+        self.ids = map(f"{secrets.token_hex(4)}{{:08x}}".format, count(1))
+        """Of requests, 16 hex digits. Counted: a random id each would take a system call."""
+        self.run = secrets.token_hex(8)
+        """How the traces begin of requests that come without one."""
         self.stopping = False
         self._most = most_connections(settings)
         self._open: set[Connection] = set()

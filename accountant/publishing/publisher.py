@@ -227,7 +227,7 @@ class Publisher:
         return 0
 
     def _alarm(self, ledger: str, witness: str, reason: Contradiction, signed: Signed) -> None:
-        _log.error("a witness contradicts the ledger", ledger=ledger, witness=witness)
+        _log.error("a witness contradicts the ledger", population=ledger, witness=witness)
         detail = reason.detail.strip() or "it gives no reason"
         command = StopPublication(
             witness=witness, status=reason.status, detail=detail, size=signed.size

@@ -153,10 +153,10 @@ class TrustedClock:
         """Log when a doubt begins, and when it ends."""
         if doubt and ledger not in self._doubted:
             self._doubted.add(ledger)
-            _log.error("the clock is in doubt", ledger=ledger, reason=doubt.problem().detail)
+            _log.error("the clock is in doubt", population=ledger, reason=doubt.problem().detail)
         elif not doubt and ledger in self._doubted:
             self._doubted.remove(ledger)
-            _log.warning("the clock is believed again", ledger=ledger)
+            _log.warning("the clock is believed again", population=ledger)
 
 
 def _last(state: State) -> int:

@@ -110,9 +110,9 @@ class Projections:
             with collection_paused():
                 state = load(ledger, data)
         except ValueError as error:
-            _log.warning("snapshot of no use", ledger=ledger, reason=str(error))
+            _log.warning("snapshot of no use", population=ledger, reason=str(error))
             return None
-        _log.info("begun from a snapshot", ledger=ledger, events=tree.size)
+        _log.info("begun from a snapshot", population=ledger, events=tree.size)
         self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
         return state, tree
 

@@ -341,7 +341,7 @@ class Reader:
                     since = max(since, state.time)
             except Exception as error:  # noqa: BLE001 the other ledgers are read
                 reason = error.detail if isinstance(error, Problem) else repr(error)
-                _log.error("a ledger cannot be read", ledger=ledger, reason=reason)
+                _log.error("a ledger cannot be read", population=ledger, reason=reason)
         if since:
             self._clock.start(since, ahead)
 

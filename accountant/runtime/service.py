@@ -92,7 +92,7 @@ class Service(Reader):
                 self.enter_datasets(ledger)
             except Exception as error:  # noqa: BLE001 the other ledgers are entered
                 reason = error.detail if isinstance(error, Problem) else repr(error)
-                _log.error("datasets are not entered", ledger=ledger, reason=reason)
+                _log.error("datasets are not entered", population=ledger, reason=reason)
 
     def enter_datasets(self, ledger: str) -> int:
         """Enter the datasets of a ledger that are missing among those of all; return how many."""

@@ -64,7 +64,7 @@ class Snapshots:
                     file.write(part)
                 file.write(mac.digest())
         except (OSError, VaultError) as error:
-            _log.warning("snapshot not kept", ledger=ledger, reason=str(error))
+            _log.warning("snapshot not kept", population=ledger, reason=str(error))
             return False
         return True
 
@@ -72,7 +72,7 @@ class Snapshots:
         """Return the tree and the state that were kept, if they are whole, ours and not stale."""
         found = self._read_or_reason(ledger)
         if isinstance(found, str):
-            _log.info("no snapshot", ledger=ledger, reason=found)
+            _log.info("no snapshot", population=ledger, reason=found)
             return None
         return found
 

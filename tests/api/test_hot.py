@@ -97,7 +97,8 @@ def send(world: World, http: Client, one: Send) -> tuple[Any, ...]:
     path, body, how = one
     secret = world.secrets[how.get("who", "pipeline")]
     given = how.get("authorization", how.get("scheme", "Bearer ") + secret)
-    headers = [("X-Request-ID", "r"), *how.get("headers", [])]
+    traced = [("X-Request-ID", "r"), ("traceparent", f"00-{'a' * 32}-{'b' * 16}-01")]
+    headers = [*traced, *how.get("headers", [])]
     headers += [("Authorization", given)] if given else []
     headers += [("Content-Encoding", how["encoding"])] if "encoding" in how else []
     named: list[Any] = [(name.encode(), value.encode("latin-1")) for name, value in headers]

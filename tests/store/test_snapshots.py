@@ -199,7 +199,7 @@ def test_none_is_no_error(snapshots: Snapshots, log: LogCapture) -> None:
         assert snapshots.read(ledger) is None
         entry = log.entries.pop()
         assert entry["log_level"] == "info"
-        assert entry["ledger"] == ledger
+        assert entry["population"] == ledger
         assert entry["reason"]
 
 
