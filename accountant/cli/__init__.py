@@ -18,6 +18,7 @@ __all__ = ["COMMANDS", "app", "load", "main"]
 
 COMMANDS: Final = {
     "alerts": {"alerts"},
+    "applying": {"apply"},
     "approving": {"approvals", "approve"},
     "asking": {"accounts", "explain", "preview"},
     "asking_service": {"commit", "deliver", "grant", "grants", "populations", "record"}

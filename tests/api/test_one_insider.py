@@ -96,7 +96,7 @@ COMMANDS = {
 READ = {"accounts", "compose", "dp-event", "explain", "export", "fit", "fleet", "plan", "preview"}
 READ |= {"approvals", "proposals", "receipt", "replay", "report", "verify"}
 ASK = {"commit", "deliver", "grant", "grants", "populations", "record", "release", "run"}
-ASK |= {"republish"}
+ASK |= {"apply", "republish"}
 """The commands that send the calls above."""
 
 
