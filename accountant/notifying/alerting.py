@@ -8,8 +8,9 @@ something is sent. What is muted is not entered, and told afterwards if it is st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -106,11 +107,18 @@ class Alerting:
         """Ledgers that are no population of users, of which there was something to tell."""
 
     def run(self) -> int:
-        """Look, and send what is due in all ledgers; return how many messages were delivered."""
+        """Look, and send what is due in all ledgers; return how many messages were delivered. A
+        ledger that cannot be written to now keeps no other waiting. Raise StoreError.
+        """
         for population, alerts in self._look():
             self._touched.add(population)
-            self.enter(population, alerts)
-        return sum(map(self.send_due, sorted({*self._populations(), *self._touched})))
+            with _tried(population):
+                self.enter(population, alerts)
+        sent = 0
+        for population in sorted({*self._populations(), *self._touched}):
+            with _tried(population):
+                sent += self.send_due(population)
+        return sent
 
     def enter(self, ledger: str, alerts: Sequence[Alert]) -> int:
         """Enter the alerts that are new; return how many rows. Without any nothing is written."""
@@ -198,6 +206,15 @@ class Alerting:
         place = said.pop("place")
         page = f"{self._console}/{ledger}/{place}" if self._console and place else self._console
         return Told(f"alert_{digest[:32]}", rfc3339(row.seen), ledger, page=page, **said)
+
+
+@contextmanager
+def _tried(ledger: str) -> Iterator[None]:
+    """Log that the alerts of a ledger have to wait for the next run."""
+    try:
+        yield
+    except StoreError as error:
+        _log.warning("alerts of a ledger wait", ledger=ledger, reason=str(error))
 
 
 def _new(known: Queries, ledger: str, wanted: list[AlertRow]) -> list[AlertRow]:

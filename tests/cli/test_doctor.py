@@ -92,6 +92,7 @@ def test_nothing_is_changed(made: World) -> None:
     ("more", "text", "status"),
     [
         ({"public_url": "accounts.example.org"}, "ACCOUNTANT_PUBLIC_URL", "wrong"),
+        ({"alerts": "/none/alerts.yaml"}, "ACCOUNTANT_ALERTS", "wrong"),
         ({"callback_hosts": "http://"}, "ACCOUNTANT_CALLBACK_HOSTS", "wrong"),
         ({"callback_hosts": "example.org"}, "ACCOUNTANT_CALLBACK_SECRET", "wrong"),
         ({"origin": "localhost"}, "ACCOUNTANT_ORIGIN", "look"),

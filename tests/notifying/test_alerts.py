@@ -237,6 +237,21 @@ def test_an_event_that_was_changed(
     assert said(receiver) == ["fair: event 1 of the ledger was changed."]
 
 
+def test_a_ledger_that_cannot_be_read_hides_no_other(
+    made: World, receiver: Receiver, tell: Callable[..., Alerting]
+) -> None:
+    """It is told that it is damaged, and what needs somebody in the others is told, too."""
+    path = Path(made.url.removeprefix("sqlite:///"))
+    population = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+    answer = made.http.put("/v1/populations/a", json=population, headers=made.auth("admin"))
+    assert answer.status_code == 200, answer.text
+    File(path).tamper("UPDATE event SET body = x'00' WHERE ledger = 'a'")
+    spend(made, "1.6")
+    assert tell().run() == 2
+    assert sorted(said(receiver))[0].startswith("a: the ledger is damaged")
+    assert sorted(said(receiver))[1].startswith("fair: d has used 54 %")
+
+
 @pytest.mark.parametrize("status", [500, 302, 404])
 def test_what_was_not_taken_comes_again(
     made: World, clock: Clock, receiver: Receiver, tell: Callable[..., Alerting], status: int

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from accountant.cli.checkups.finding import Finding, fine, look, wrong
-from accountant.cli.common import callbacks_of
+from accountant.cli.common import alerts_of, callbacks_of
 from accountant.config.identity import provider_of
 from accountant.config.origins import is_loopback
 from accountant.config.settings import Settings
@@ -39,6 +39,7 @@ def settings(chosen: Settings) -> Iterator[Finding]:
     for read, do in (
         (place_of, "Correct it: sign-in links and callbacks name it."),
         (callbacks_of, "Correct it, or name no hosts."),
+        (alerts_of, "Correct it: until then the service does not start."),
         (provider_of, "Correct it: until then nobody signs in through the provider."),
     ):
         try:

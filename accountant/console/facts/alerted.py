@@ -6,6 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import structlog
+
+from accountant.budget.errors import Problem
 from accountant.budget.grants import Grant
 from accountant.config.alerts import AlertSettings, Terms
 from accountant.console.facts.accounts import forecast_of
@@ -16,6 +19,7 @@ from accountant.console.facts.alerts import (
     OpenProposal,
     alerts,
     clock_alert,
+    unreadable,
 )
 from accountant.console.facts.home import custody
 from accountant.console.facts.proposed import question
@@ -26,6 +30,9 @@ from accountant.reporting.activity import DAY
 from accountant.reporting.desk import Behind, Desk, Page
 from accountant.reporting.statement import scopes
 from accountant.runtime.service import Service
+from accountant.store import Damaged, StoreError
+
+_log = structlog.get_logger()
 
 
 def alerting(
@@ -45,18 +52,24 @@ def look(
     service: Service, publisher: Publisher, desk: Desk, terms: Terms
 ) -> Iterator[tuple[str, list[Alert]]]:
     """Give what is worth an alert now, by population. A long ledger that is still being read is
-    left for the next time. While the clock is in doubt, nothing follows from what it shows. Raise
-    StoreError, Problem.
+    left for the next time, and so is one whose database or vault cannot be read now. While the
+    clock is in doubt, nothing follows from what it shows. Raise StoreError.
     """
     doubt = service.clock_doubt()
     if doubt is not None:
         yield doubt.ledger, [clock_alert(doubt)]
     for population in service.populations():
-        published = publisher.last_published(population)
         now = 0 if doubt else service.time()
-        found = desk.ask(population, partial(alerts_of, terms=terms), now, published)
-        if not isinstance(found, Behind):
-            yield population, found
+        try:
+            published = publisher.last_published(population)
+            found = desk.ask(population, partial(alerts_of, terms=terms), now, published)
+        except Damaged:
+            yield population, [unreadable(population, service.time())]
+        except (OSError, Problem, StoreError) as error:
+            _log.warning("a ledger was not looked at", ledger=population, reason=str(error))
+        else:
+            if not isinstance(found, Behind):
+                yield population, found
 
 
 def alerts_of(page: Page, terms: Terms) -> list[Alert]:

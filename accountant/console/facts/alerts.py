@@ -110,6 +110,12 @@ def clock_alert(doubt: Doubt) -> Alert:
     return Alert("clock", f"clock/{doubt.last}", text, "evidence")
 
 
+def unreadable(population: str, now: int) -> Alert:
+    """Return the alert of a ledger whose events cannot be read: one a day."""
+    text = f"{population}: the ledger is damaged: its events cannot be read to their end."
+    return Alert("verification", f"verification/unreadable/{rfc3339(now)[:10]}", text, "evidence")
+
+
 def _custody(population: str, facts: Facts) -> Iterator[Alert]:
     if (event := facts.broken_at) is not None:
         text = f"{population}: event {event} of the ledger was changed."
