@@ -58,12 +58,13 @@ def tell(made: World, receiver: Receiver, tmp_path: Path) -> Iterator[Callable[.
     secret.write_text(f"whsec_{base64.b64encode(KEY).decode()}\n")
     desks = []
 
-    def make(service: Any = made.service, **terms: Any) -> Alerting:
+    def make(at: World = made, **terms: Any) -> Alerting:
         channel = {"name": "officers", "webhook": {"url": receiver.url, "secret_file": secret}}
         settings = AlertSettings.model_validate({"alerts": terms, "channels": [channel]})
-        desks.append(Desk(service.ledgers))
+        desks.append(Desk(at.service.ledgers))
         ways = ways_of(settings, "example.org/ledger")
-        return alerting(service, made.publisher, desks[-1], settings, ways, "example.org/ledger")
+        service, publisher = at.service, at.publisher
+        return alerting(service, publisher, desks[-1], settings, ways, "example.org/ledger")
 
     yield make
     for desk in desks:
@@ -238,9 +239,11 @@ def test_an_event_that_was_changed(
 
 
 def test_a_ledger_that_cannot_be_read_hides_no_other(
-    made: World, receiver: Receiver, tell: Callable[..., Alerting]
+    made: World, world: Callable[..., World], clock: Clock, receiver: Receiver, tell: Any
 ) -> None:
-    """It is told that it is damaged, and what needs somebody in the others is told, too."""
+    """It is told that it is damaged, once a day, by a service that has begun since, too; and what
+    needs somebody in the others is told as ever.
+    """
     path = Path(made.url.removeprefix("sqlite:///"))
     population = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
     answer = made.http.put("/v1/populations/a", json=population, headers=made.auth("admin"))
@@ -248,8 +251,13 @@ def test_a_ledger_that_cannot_be_read_hides_no_other(
     File(path).tamper("UPDATE event SET body = x'00' WHERE ledger = 'a'")
     spend(made, "1.6")
     assert tell().run() == 2
-    assert sorted(said(receiver))[0].startswith("a: the ledger is damaged")
+    assert sorted(said(receiver))[0].startswith("a: the ledger cannot be used")
     assert sorted(said(receiver))[1].startswith("fair: d has used 54 %")
+    other = tell(world(clock))
+    assert other.run() == 0
+    clock.forward(DAY)
+    assert other.run() >= 1
+    assert sum(text.startswith("a: the ledger cannot be used") for text in said(receiver)) == 2
 
 
 @pytest.mark.parametrize("status", [500, 302, 404])
@@ -330,7 +338,7 @@ def test_of_two_services_one_tells(
     other = world(clock)
     spend(other, "2.9")
     other.post("/grants", ask(laplace(5)))
-    jobs, start = (tell(), tell(other.service)), threading.Barrier(2)
+    jobs, start = (tell(), tell(other)), threading.Barrier(2)
 
     def run(job: Alerting) -> None:
         start.wait()

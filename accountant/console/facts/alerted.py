@@ -19,7 +19,7 @@ from accountant.console.facts.alerts import (
     OpenProposal,
     alerts,
     clock_alert,
-    unreadable,
+    unusable,
 )
 from accountant.console.facts.home import custody
 from accountant.console.facts.proposed import question
@@ -31,6 +31,7 @@ from accountant.reporting.desk import Behind, Desk, Page
 from accountant.reporting.statement import scopes
 from accountant.runtime.service import Service
 from accountant.store import Damaged, StoreError
+from accountant.store.projection import Diverged
 
 _log = structlog.get_logger()
 
@@ -63,9 +64,9 @@ def look(
         try:
             published = publisher.last_published(population)
             found = desk.ask(population, partial(alerts_of, terms=terms), now, published)
-        except Damaged:
-            yield population, [unreadable(population, service.time())]
         except (OSError, Problem, StoreError) as error:
+            if isinstance(error, Damaged) or isinstance(error.__cause__, Damaged | Diverged):
+                yield population, [unusable(population, service.time())]
             _log.warning("a ledger was not looked at", ledger=population, reason=str(error))
         else:
             if not isinstance(found, Behind):

@@ -110,10 +110,12 @@ def clock_alert(doubt: Doubt) -> Alert:
     return Alert("clock", f"clock/{doubt.last}", text, "evidence")
 
 
-def unreadable(population: str, now: int) -> Alert:
-    """Return the alert of a ledger whose events cannot be read: one a day."""
-    text = f"{population}: the ledger is damaged: its events cannot be read to their end."
-    return Alert("verification", f"verification/unreadable/{rfc3339(now)[:10]}", text, "evidence")
+def unusable(population: str, now: int) -> Alert:
+    """Return the alert of a ledger that cannot be read, or is not what was signed: one a day."""
+    text = (
+        f"{population}: the ledger cannot be used: it is damaged, or not the one that was signed."
+    )
+    return Alert("verification", f"verification/unusable/{rfc3339(now)[:10]}", text, "evidence")
 
 
 def _custody(population: str, facts: Facts) -> Iterator[Alert]:
