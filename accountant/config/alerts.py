@@ -21,6 +21,7 @@ Kind = Literal[
     "threshold",
     "forecast",
     "proposal",
+    "request",
     "orphaned",
     "refusal",
 ]

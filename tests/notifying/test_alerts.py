@@ -169,6 +169,23 @@ def test_a_proposal_waits_for_somebody(
     assert tell().run() == 0
 
 
+def test_a_request_waits_for_a_person(
+    made: World, receiver: Receiver, tell: Callable[..., Alerting]
+) -> None:
+    """It is told once while somebody has to decide it, without what it is for."""
+    rules = RULES + "  - {id: big, action: approve, at_most: {epsilon: 0.5}}\n"
+    assert made.policy("policy: p\nrules:\n" + rules).status_code == 200
+    waits = made.post("/grants", ask(laplace("0.75"), purpose="private"))
+    assert waits.status_code == 202
+    assert (tell().run(), tell().run()) == (1, 0)
+    [text] = said(receiver)
+    assert text.startswith("fair: pipeline asks for 0.750 on d, which a person decides until ")
+    assert text.endswith(" UTC (rule big).")
+    name = waits.json()["id"]
+    made.post(f"/grants/{name}/release", {"reason": "not needed"})
+    assert tell().run() == 0
+
+
 def test_the_first_refusal_of_a_day(
     made: World, clock: Clock, receiver: Receiver, tell: Callable[..., Alerting]
 ) -> None:

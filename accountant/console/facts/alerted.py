@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
+from heapq import nlargest
+from typing import Final
 
 import structlog
 
+from accountant.budget.decide.approving import asking, looked_at
 from accountant.budget.errors import Problem
 from accountant.budget.grants import Grant
 from accountant.config.alerts import AlertSettings, Terms
 from accountant.console.facts.accounts import forecast_of
 from accountant.console.facts.alerts import (
+    AskedRequest,
     Facts,
     LimitUse,
     OldGrants,
@@ -25,6 +29,7 @@ from accountant.console.facts.home import custody
 from accountant.console.facts.proposed import question
 from accountant.console.facts.standing import balance_of
 from accountant.notifying.alerting import Alert, Alerting, Way
+from accountant.privacy.units import Currency
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.activity import DAY
 from accountant.reporting.desk import Behind, Desk, Page
@@ -33,6 +38,8 @@ from accountant.runtime.service import Service
 from accountant.store import Damaged, StoreError
 from accountant.store.projection import Diverged
 
+MOST_REQUESTS: Final = 200
+"""Requests that wait and are looked at: each has to be judged anew."""
 _log = structlog.get_logger()
 
 
@@ -92,6 +99,7 @@ def alerted(page: Page, orphaned: float) -> Facts:
             for one in state.proposals.values()
             if one.is_open(page.now)
         ),
+        requests=tuple(_requests(page)),
         old=_old(page, orphaned),
         refused=page.followed.activity.within(today, today)["refused"],
         broken_at=ledger.broken_at,
@@ -126,6 +134,23 @@ def _limits(page: Page) -> tuple[LimitUse, ...]:
             )
         )
     return tuple(found)
+
+
+def _requests(page: Page) -> Iterator[AskedRequest]:
+    """Give, of the latest requests that wait, those that a person has to decide."""
+    state = page.followed.state
+    if state.adopted is None or all(r.action != "approve" for r in state.adopted.policy.rules):
+        return
+    waiting = state.waiting.requests.values()
+    for one in nlargest(MOST_REQUESTS, waiting, key=lambda one: one.sequence):
+        try:
+            request, judged = looked_at(state, one, page.now)
+        except Problem:  # its terms have changed: it can only time out
+            continue
+        if (rules := asking(judged)) and not one.due(page.now):
+            epsilon = request.total.amount(Currency.EPSILON)
+            named = tuple(one.on.named)
+            yield AskedRequest(one.id, one.by, epsilon, named, tuple(rules), one.expires)
 
 
 def _old(page: Page, share: float) -> tuple[OldGrants, ...]:

@@ -58,6 +58,19 @@ class OpenProposal(Struct, frozen=True):
     expires: int
 
 
+class AskedRequest(Struct, frozen=True):
+    """A request that waits for a person: whose, for how much on what, by which rules, and when it
+    lapses.
+    """
+
+    id: str
+    client: str
+    epsilon: str
+    datasets: tuple[str, ...]
+    rules: tuple[str, ...]
+    expires: int
+
+
 class OldGrants(Struct, frozen=True):
     """The grants of a client that are open for most of their lives, and which expires first."""
 
@@ -77,6 +90,7 @@ class Facts(Struct, frozen=True):
     now: int
     limits: tuple[LimitUse, ...] = ()
     proposals: tuple[OpenProposal, ...] = ()
+    requests: tuple[AskedRequest, ...] = ()
     old: tuple[OldGrants, ...] = ()
     refused: int = 0
     broken_at: int | None = None
@@ -87,6 +101,7 @@ class Facts(Struct, frozen=True):
 def alerts(population: str, facts: Facts, terms: Terms) -> list[Alert]:
     """Return all that is worth an alert now, the gravest first."""
     found = [*_custody(population, facts), *_proposals(population, facts)]
+    found += [_request(population, one) for one in facts.requests]
     for one in facts.limits:
         found += _limit(population, one, facts.now, terms)
     today = rfc3339(facts.now)[:10]
@@ -144,6 +159,15 @@ def _proposals(population: str, facts: Facts) -> Iterator[Alert]:
             f"{population}: a proposal waits for a second person until {until} UTC: {one.question}"
         )
         yield Alert("proposal", f"proposal/{one.sequence}", text, f"proposals/{one.sequence}")
+
+
+def _request(population: str, one: AskedRequest) -> Alert:
+    until, rules = minute(rfc3339(one.expires)), " and ".join(one.rules)
+    text = (
+        f"{population}: {one.client} asks for {up(one.epsilon, 3)} on {', '.join(one.datasets)}, "
+        f"which a person decides until {until} UTC (rule {rules})."
+    )
+    return Alert("request", f"request/{one.id}", text, f"requests/{one.id}")
 
 
 def _limit(population: str, one: LimitUse, now: int, terms: Terms) -> Iterator[Alert]:
