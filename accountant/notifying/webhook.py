@@ -10,7 +10,10 @@ import hmac
 import re
 import time
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
+from threading import Timer
 from typing import Final, NamedTuple
 
 _STEP: Final = 3.0
@@ -81,6 +84,7 @@ def deliver(url: str, body: bytes, fields: dict[str, str]) -> None:
     try:
         with (
             httpx2.Client(timeout=_STEP, follow_redirects=False, verify=tls) as client,
+            _closed_in_time(client.close),
             client.stream("POST", url, content=body, headers=fields) as answer,
         ):
             for chunk in answer.iter_raw():
@@ -93,3 +97,16 @@ def deliver(url: str, body: bytes, fields: dict[str, str]) -> None:
         raise Undelivered(reason) from None
     if not 200 <= status < 300:
         raise Undelivered(f"it answers {status}", for_good=status == 410)
+
+
+@contextmanager
+def _closed_in_time(close: Callable[[], None]) -> Iterator[None]:
+    """Close what is still open after the time for all of it: an answer that comes a byte at a time
+    has no slow step.
+    """
+    timer = Timer(_WHOLE, close)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,6 +16,8 @@ class Receiver:
         self.status = 204
         self.silent = threading.Event()
         """While it is set, nothing is answered."""
+        self.slow = 0.0
+        """Seconds between two bytes of an answer that does not end before ``end``."""
         self.come = threading.Event()
         """Something has come."""
         self.end = threading.Event()
@@ -27,6 +30,11 @@ class Receiver:
                 outer.come.set()
                 if outer.silent.is_set():
                     outer.end.wait(30)
+                    return
+                if outer.slow:
+                    with suppress(OSError):  # whoever sent has gone
+                        while not outer.end.wait(outer.slow):
+                            self.wfile.write(b"H")
                     return
                 self.send_response(outer.status)
                 if 300 <= outer.status < 400:

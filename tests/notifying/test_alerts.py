@@ -28,6 +28,7 @@ from accountant.notifying import alerting as sending
 from accountant.notifying import channels, webhook
 from accountant.notifying.alerting import PAUSES, Alerting
 from accountant.notifying.channels import ways_of
+from accountant.reporting import desk as reporting_desk
 from accountant.reporting.desk import Desk
 from accountant.store.ledgers import Mute
 
@@ -327,6 +328,39 @@ def test_a_receiver_that_hangs(
     running.join(10)
     assert not running.is_alive()
     assert made.service.ledgers.alerts("fair")[0].delivered == 0
+
+
+def test_a_receiver_that_answers_a_byte_at_a_time(
+    made: World,
+    receiver: Receiver,
+    tell: Callable[..., Alerting],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is left after a time limit for all of it, though no step takes long."""
+    monkeypatch.setattr(webhook, "_WHOLE", 0.5)
+    spend(made, "1.6")
+    receiver.slow = 0.1
+    running = threading.Thread(target=tell().run)
+    running.start()
+    running.join(5)
+    ended = not running.is_alive()
+    receiver.end.set()
+    assert ended
+    assert made.service.ledgers.alerts("fair")[0].delivered == 0
+
+
+def test_a_long_ledger_is_looked_at_elsewhere(
+    made: World,
+    receiver: Receiver,
+    tell: Callable[..., Alerting],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its alerts come from a process of its own, the same as from this one."""
+    monkeypatch.setattr(reporting_desk, "WORTH", 1)
+    spend(made, "1.6")
+    assert made.put("/policy", "policy: w\nrules:\n  - {id: a, limit: {epsilon: 9}}\n").is_success
+    assert tell().run() == 2
+    assert sorted(said(receiver))[1].startswith("fair: d has used 54 % of its limit")
 
 
 def test_it_is_given_up_after_days(
