@@ -382,14 +382,24 @@ def test_it_is_given_up_after_days(
     assert 2.5 * DAY < sum(PAUSES) < 3.5 * DAY
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_of_two_services_one_tells(
-    made: World, world: Callable[..., World], clock: Clock, receiver: Receiver, tell: Any
+    made: World,
+    world: Callable[..., World],
+    clock: Clock,
+    receiver: Receiver,
+    tell: Any,
+    kind: str,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Both look and send at once; each message comes once."""
-    other = world(clock)
+    one = made
+    if kind == "postgresql":
+        one = world(clock, url=request.getfixturevalue("hosted").url).hospital(RULES)
+    other = world(clock, url=one.url)
     spend(other, "2.9")
     other.post("/grants", ask(laplace(5)))
-    jobs, start = (tell(), tell(other)), threading.Barrier(2)
+    jobs, start = (tell(one), tell(other)), threading.Barrier(2)
 
     def run(job: Alerting) -> None:
         start.wait()
