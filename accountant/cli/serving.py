@@ -119,6 +119,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
 
                 telling = alerting(service, publisher, app.state.desk, *alerts, chosen.origin)
                 jobs.tell_alerts(scheduler, telling, chosen.alert_seconds)
+                stopping.callback(telling.stop)
             return app
 
         address = door.getsockname()  # for port 0, the port that the system chose

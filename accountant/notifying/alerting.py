@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
+from threading import Event
 from typing import Final, NamedTuple
 
 import orjson
@@ -87,7 +88,9 @@ class Way(NamedTuple):
     send: Callable[[Told], None]
 
 
-Look = Callable[[], Iterable[tuple[str, list[Alert]]]]
+Rest = Callable[[float], bool]
+"""Waits so many seconds; returns True at once if the service stops."""
+Look = Callable[[Rest], Iterable[tuple[str, list[Alert]]]]
 """Gives what is worth an alert now, by population."""
 
 
@@ -103,6 +106,7 @@ class Alerting:
         self._ledgers, self._populations = service.ledgers, service.populations
         self._look, self._ways = look, {way.channel.name: way for way in ways}
         self._console, self._origin = console, origin
+        self._stopping = Event()
         self._touched: set[str] = set()
         """Ledgers that are no population of users, of which there was something to tell."""
 
@@ -110,15 +114,19 @@ class Alerting:
         """Look, and send what is due in all ledgers; return how many messages were delivered. A
         ledger that cannot be written to now keeps no other waiting. Raise StoreError.
         """
-        for population, alerts in self._look():
+        for population, alerts in self._look(self._stopping.wait):
             self._touched.add(population)
             with _tried(population):
                 self.enter(population, alerts)
         sent = 0
         for population in sorted({*self._populations(), *self._touched}):
             with _tried(population):
-                sent += self.send_due(population)
+                sent += 0 if self._stopping.is_set() else self.send_due(population)
         return sent
+
+    def stop(self) -> None:
+        """Begin nothing new: the service stops."""
+        self._stopping.set()
 
     def enter(self, ledger: str, alerts: Sequence[Alert]) -> int:
         """Enter the alerts that are new; return how many rows. Without any nothing is written."""

@@ -23,6 +23,7 @@ from support import SECOND, Clock, World, ask, laplace
 from accountant.cli.common import alerts_of
 from accountant.config.alerts import AlertSettings
 from accountant.config.settings import Settings
+from accountant.console.facts import alerted
 from accountant.console.facts.alerted import alerting
 from accountant.notifying import alerting as sending
 from accountant.notifying import channels, webhook
@@ -363,6 +364,25 @@ def test_a_long_ledger_is_looked_at_elsewhere(
     assert sorted(said(receiver))[1].startswith("fair: d has used 54 % of its limit")
 
 
+def test_what_takes_long_to_read_is_read_to_its_end(
+    made: World,
+    receiver: Receiver,
+    tell: Callable[..., Alerting],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A service that begins on a ledger tells at its first look; one that stops reads no more."""
+    monkeypatch.setattr(reporting_desk, "_SLICE", 1)
+    monkeypatch.setattr(reporting_desk.Desk.ask, "__defaults__", (None, 0.0))
+    monkeypatch.setattr(alerted, "_REST", 0.0)
+    spend(made, "1.6")
+    spend(made, "0.01")  # of which a piece may be left
+    stopped = tell()
+    stopped.stop()
+    assert stopped.run() == 0
+    assert tell().run() == 1
+    assert said(receiver)[0].startswith("fair: d has used 54 % of its limit")
+
+
 def test_it_is_given_up_after_days(
     made: World, clock: Clock, receiver: Receiver, tell: Callable[..., Alerting]
 ) -> None:
@@ -456,7 +476,7 @@ def sent_and_killed(told):
     os.kill(os.getpid(), signal.SIGKILL)
 
 service = Service(Ledgers(url))
-look = lambda: [("fair", [Alert("threshold", "threshold/d/a/1/50", "half is used")])]
+look = lambda rest: [("fair", [Alert("threshold", "threshold/d/a/1/50", "half is used")])]
 Alerting(service, look, [Way(way.channel, sent_and_killed)], "", "o").run()
 """
 
@@ -475,7 +495,7 @@ def test_killed_between_sending_and_noting_it(
     later = Clock(made.service.ledgers.open_alerts("fair")[0].due)
     monkeypatch.setattr(sending, "wall_clock", later)
     ways = ways_of(AlertSettings.model_validate(config), "o")
-    job = Alerting(made.service, list, ways, "", "o")
+    job = Alerting(made.service, lambda _: [], ways, "", "o")
     assert (job.send_due("fair"), job.send_due("fair"), len(receiver.got)) == (1, 0, 2)
     assert len(said(receiver)) == 1
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import nlargest
+from time import monotonic
 from typing import Final
 
 import structlog
@@ -28,7 +29,7 @@ from accountant.console.facts.alerts import (
 from accountant.console.facts.home import custody
 from accountant.console.facts.proposed import question
 from accountant.console.facts.standing import balance_of
-from accountant.notifying.alerting import Alert, Alerting, Way
+from accountant.notifying.alerting import Alert, Alerting, Rest, Way
 from accountant.privacy.units import Currency
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.activity import DAY
@@ -40,6 +41,10 @@ from accountant.store.projection import Diverged
 
 MOST_REQUESTS: Final = 200
 """Requests that wait and are looked at: each has to be judged anew."""
+_READING: Final = 20.0
+"""Seconds that a look takes to read ledgers; a page that asks as often reads as fast."""
+_REST: Final = 0.2
+"""Seconds between two pieces, for those who ask for grants."""
 _log = structlog.get_logger()
 
 
@@ -57,20 +62,23 @@ def alerting(
 
 
 def look(
-    service: Service, publisher: Publisher, desk: Desk, terms: Terms
+    service: Service, publisher: Publisher, desk: Desk, terms: Terms, rest: Rest
 ) -> Iterator[tuple[str, list[Alert]]]:
-    """Give what is worth an alert now, by population. A long ledger that is still being read is
-    left for the next time, and so is one whose database or vault cannot be read now. While the
-    clock is in doubt, nothing follows from what it shows. Raise StoreError.
+    """Give what is worth an alert now, by population. Ledgers are read piece by piece, with rests
+    in between; one that is not read to its end then is left for the next time, and so is one whose
+    database or vault cannot be read now. While the clock is in doubt, nothing follows from what it
+    shows. Raise StoreError.
     """
-    doubt = service.clock_doubt()
+    doubt, end = service.clock_doubt(), monotonic() + _READING
     if doubt is not None:
         yield doubt.ledger, [clock_alert(doubt)]
     for population in service.populations():
         now = 0 if doubt else service.time()
         try:
             published = publisher.last_published(population)
-            found = desk.ask(population, partial(alerts_of, terms=terms), now, published)
+            ask = partial(desk.ask, population, partial(alerts_of, terms=terms), now, published)
+            while isinstance(found := ask(), Behind) and monotonic() < end and not rest(_REST):
+                pass
         except (OSError, Problem, StoreError) as error:
             if isinstance(error, Damaged) or isinstance(error.__cause__, Damaged | Diverged):
                 yield population, [unusable(population, service.time())]
