@@ -14,7 +14,7 @@ from accountant.budget.state import ALL
 from accountant.config import shipped
 from accountant.privacy.units import INFINITE
 from accountant.reporting.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, chart
-from accountant.reporting.numbers import down, one_in, percent, places, up
+from accountant.reporting.numbers import down, minute, one_in, percent, places, up
 from accountant.reporting.safely import visible
 from accountant.reporting.schema import DatasetFacts, Lifetime, Place, Report, Split, Standing
 from accountant.reporting.verdict import exceeded, in_words, lost
@@ -88,7 +88,7 @@ def _environment() -> Environment:
         up=up,
         down=down,
         one_in=one_in,
-        minute=lambda time: time[:16].replace("T", " "),
+        minute=minute,
         second=lambda time: time[:19].replace("T", " "),
         places=places,
     )
