@@ -43,6 +43,7 @@ NO_CODES: frozenset[str] = frozenset(
         "door-keys", "keep-alive", "no-store", "transfer-encoding", "x-request-id",
         "unknown-key", "clock-differs", "write-ahead-log-not-copied",
         "key-days", "key-hours", "key-population",
+        "provider-unavailable", "too-many-sign-ins", "unknown-role",
     }
 )  # fmt: skip
 """Problems that only the command line or the service's own jobs can meet, headers and their

@@ -25,6 +25,7 @@ NEVER = {
     "ask_grant": "it only spends",
     "approve_grant": "it is another person's than whoever asked, or made their key lately",
     "batch": "an item that loosens is refused",
+    "batch_part": "it holds a part of a batch that was refused",
     "carry_over": "it only raises sums, and keeps reservations from being given back",
     "confirm_change": "it is the second person's",
     "count_answers": "it gives nothing back: closing does",
