@@ -24,11 +24,10 @@ from accountant.auth.ring import (
     NEVER,
     PROPOSED,
     REVOKED,
-    ROTATED,
     Key,
     KeyRing,
 )
-from accountant.budget.commands import DAY, Confirmation, Role
+from accountant.budget.commands import Confirmation, Role
 from accountant.budget.decide.proposing import CONFIRMS, check_digest, check_open, check_other
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem
 from accountant.budget.facts import SECOND
@@ -50,9 +49,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 _POPULATION: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 MOST_DAYS: Final = 36_500
 _MINUTE: Final = 60 * SECOND
-HOURS: Final = 24
-MOST_HOURS: Final = 24 * 7
-"""For how long a key goes on after another secret was made in its place: by default, at most."""
 MOST_POPULATIONS: Final = 1_000
 EXPIRED: Final = (
     "the key of {} expired at {}: ask an operator for another (`accountant keys create`)"
@@ -103,18 +99,6 @@ def bounds(days: int | None, populations: Collection[str], longest: int) -> dict
     return said | ({"populations": sorted(set(populations))} if populations else {})
 
 
-def check_hours(hours: int) -> None:
-    """Raise Invalid for hours that no key may go on for after it was rotated."""
-    if not 0 <= hours <= MOST_HOURS:
-        text = f"a key goes on for 0 to {MOST_HOURS} hours after it was rotated, not for {hours}"
-        raise Invalid("key-hours", text)
-
-
-def _life(key: Key) -> int | None:
-    """Return for how many days a key was made; None without an end."""
-    return None if key.until == NEVER else max(1, (key.until - key.made) // (DAY * SECOND))
-
-
 def _order(key: Key) -> tuple[str, bool, int]:
     """Return by what keys are ordered: of a name the one that is not replaced comes last."""
     return key.name, not key.replaced, key.made
@@ -152,7 +136,7 @@ class Credentials:
         stamp by which anything was decided, in microseconds.
         """
         self._ledgers, self._clock = ledgers, clock
-        self._longest, self._latest = longest, latest
+        self.longest, self._latest = longest, latest
         self._used: set[str] = set()
         self._projection = Projection(LEDGER, KeyRing, KeyRing.follow)
 
@@ -171,7 +155,7 @@ class Credentials:
         check_name(name)
         secret = new_secret()
         body = {"name": name, "role": role, "digest": key_digest(secret)}
-        body |= bounds(days, populations, self._longest)
+        body |= bounds(days, populations, self.longest)
 
         def made(ring: KeyRing, now: int) -> Written:
             if ring.has_valid(name, now):
@@ -181,56 +165,6 @@ class Credentials:
 
         self.record(by, made)
         return secret
-
-    def rotate(self, name: str, by: str, days: int | None = None, hours: int = HOURS) -> str:
-        """Make another secret for the key of a name, of the same role and scope, or propose it as a
-        new key is; return it. It is valid for ``days``, by default for as long as the old one was
-        made for, and the old one for ``hours`` more. Whoever rotates it had a part in making it.
-        Raise Problem.
-        """
-        check_hours(hours)
-        secret = new_secret()
-
-        def rotated(ring: KeyRing, now: int) -> Written:
-            if (found := ring.current(name, now)) is None:
-                raise NotFound("unknown-key", f"there is no valid key of {name!r} to rotate")
-            digest, old = found
-            life = _life(old) if days is None else days
-            if days is None and life is not None and self._longest:
-                life = min(life, self._longest)
-            body = {"name": name, "role": old.role, "digest": key_digest(secret)}
-            body |= bounds(life, old.populations or (), self._longest)
-            kind = PROPOSED if takes_two(ring, old.role) else CREATED
-            return kind, body | {"rotates": digest, "hours": hours}
-
-        self.record(by, rotated)
-        return secret
-
-    def rotate_own(self, digest: str, hours: int = HOURS) -> tuple[str, Key, Key]:
-        """Make another secret for the holder of the valid key of this digest, and return it, with
-        the new key and the old one. It has the same end: a key prolongs no life. A key is rotated
-        once, so whoever finds an old secret cannot have a new one of it. Raise Problem.
-        """
-        check_hours(hours)
-        secret, name = new_secret(), self.valid(digest).name
-
-        def rotated(ring: KeyRing, now: int) -> Written:
-            if (key := ring.valid(digest, now)) is None:
-                raise Problem("unauthenticated", "the key is not valid, or was revoked")
-            if key.replaced:
-                raise Conflict(
-                    "key-rotated",
-                    f"the key of {name} was rotated at {rfc3339(key.replaced)}, and this one goes "
-                    f"on until {rfc3339(key.until)}: use the new one; if it was lost, an operator "
-                    "rotates the key (`accountant keys renew`)",
-                )
-            told = {"name": name, "digest": key_digest(secret)}
-            return ROTATED, told | {"rotates": digest, "hours": hours}
-
-        self.record(name, rotated)
-        self.refresh()
-        ring = self._projection.state
-        return secret, ring.by_digest[key_digest(secret)], ring.by_digest[digest]
 
     def revoke(self, name: str, by: str) -> None:
         """Revoke a key, and end the links and sessions of its name. Raise NotFound."""

@@ -12,6 +12,7 @@ from rich.table import Table
 from starlette.types import ASGIApp
 
 from accountant.auth.ring import NEVER, Key, is_new
+from accountant.auth.rotation import Rotation
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid
 from accountant.cli import common
@@ -183,7 +184,7 @@ def renew_key(
     Holders rotate their own keys over HTTP: POST /v1/keys/rotate.
     """
     with common.local_service() as service:
-        typer.echo(service.credentials.rotate(name, common.operator(), days, hours))
+        typer.echo(Rotation(service.credentials).renew(name, common.operator(), days, hours))
         _say_proposed(service, name)
 
 

@@ -13,6 +13,7 @@ import structlog
 
 from accountant.auth.keys import LEDGER as KEYS
 from accountant.auth.keys import Credentials, Key
+from accountant.auth.rotation import Rotation
 from accountant.budget.apply import drop_journal, keep_journal, rollback
 from accountant.budget.commands import (
     ApproveGrant,
@@ -219,7 +220,7 @@ class Service(Reader):
         old one. Raise Problem.
         """
         with store_failures():
-            return self.credentials.rotate_own(digest, hours)
+            return Rotation(self.credentials).rotate(digest, hours)
 
     def decline_key(self, number: int, by: str, reason: str) -> Event:
         """Decline a key that was proposed; return the event. Raise Problem."""

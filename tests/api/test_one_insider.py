@@ -13,6 +13,7 @@ from support import Clock, World, ask, laplace, sparse_vector
 from accountant import cli
 from accountant.api.app import create_app
 from accountant.api.description.openapi import document
+from accountant.auth.rotation import Rotation
 from accountant.budget.commands import DAY
 
 WORD = "  - {id: a, limit: {epsilon: 9, delta: 1e-6}}\n  - {id: word, trusted: {epsilon: 0}}\n"
@@ -73,6 +74,7 @@ NEVER = {
     "rotate_key": "leaves everybody who they were: see below",
 }
 COMMANDS = {
+    "alerts": "tells people, and keeps what is told quiet",
     "approve": "is another person's than whoever asked",
     "accept-time": "proposes",
     "backup": "copies",
@@ -94,6 +96,7 @@ COMMANDS = {
 }
 """The commands that write beside the database."""
 READ = {"accounts", "compose", "dp-event", "explain", "export", "fit", "fleet", "plan", "preview"}
+READ |= {"checklist", "doctor", "registry"}
 READ |= {"approvals", "proposals", "receipt", "replay", "report", "verify"}
 ASK = {"commit", "deliver", "grant", "grants", "populations", "record", "release", "run"}
 ASK |= {"apply", "republish"}
@@ -234,11 +237,11 @@ def test_another_secret_makes_nobody_another_person(made: World) -> None:
     assert code(made.confirm(proposed, who="mine")) == "key-too-new"
     assert made.confirm(proposed, who="officer").status_code == 200
     proposed = looser(11)
-    secret = keys.rotate("officer", "operator:admin")
+    secret = Rotation(keys).renew("officer", "operator:admin")
     made.secrets["stolen"] = secret
     assert made.confirm(proposed, who="stolen").status_code == 401  # it was only proposed
     grant = made.post("/grants", ask(laplace("0.5"))).json()["id"]
-    made.secrets["pipe"] = keys.rotate("pipeline", "operator:admin")
+    made.secrets["pipe"] = Rotation(keys).renew("pipeline", "operator:admin")
     answer = made.post(f"/grants/{grant}/release", {"reason": "x"}, who="pipe")
     assert code(made.confirm(answer, who="admin")) == "key-too-new"
     assert made.confirm(answer, who="officer").status_code == 200

@@ -46,7 +46,7 @@ NO_CODES: frozenset[str] = frozenset(
         "provider-unavailable", "too-many-sign-ins", "unknown-role",
     }
 )  # fmt: skip
-"""Problems that only the command line or the service's own jobs can meet, headers and their
+"""Problems that only the command line, pages or the service's own jobs can meet, headers and their
 values.
 """
 

@@ -10,6 +10,7 @@ from support import Clock, migrate
 
 from accountant.auth.keys import Credentials, key_digest
 from accountant.auth.links import Links
+from accountant.auth.rotation import Rotation
 from accountant.auth.sessions import Sessions
 from accountant.budget.commands import DAY
 from accountant.budget.errors import Problem
@@ -42,7 +43,7 @@ def test_a_holder_rotates_their_own_key(made: tuple[Credentials, Credentials, Cl
     before = one.find(old)
     assert before is not None
     clock.forward(10 * DAY)
-    new, key, _ = other.rotate_own(key_digest(old), hours=2)
+    new, key, _ = Rotation(other).rotate(key_digest(old), hours=2)
     for keys in (one, other):
         assert keys.find(new) == key == before
         ending = keys.find(old)
@@ -50,13 +51,13 @@ def test_a_holder_rotates_their_own_key(made: tuple[Credentials, Credentials, Cl
         assert (ending.until, ending.replaced) == (clock() + 2 * HOUR * SECOND, clock())
         assert keys.named("pipe") == key
     with pytest.raises(Problem, match=r"was rotated at .*renew") as refused:
-        one.rotate_own(key_digest(old))
+        Rotation(one).rotate(key_digest(old))
     assert refused.value.code == "key-rotated"
     clock.forward(2 * HOUR)
     assert one.find(old) is None
     with pytest.raises(Problem, match=r"was rotated, and this one expired at .*keys renew"):
-        one.rotate_own(key_digest(old))
-    last, _, _ = one.rotate_own(key_digest(new), hours=0)
+        Rotation(one).rotate(key_digest(old))
+    last, _, _ = Rotation(one).rotate(key_digest(new), hours=0)
     assert other.find(new) is None
     clock.forward(20 * DAY - 2 * HOUR - 1)
     assert other.find(last) is not None
@@ -71,7 +72,7 @@ def test_who_renews_a_key_had_a_part_in_making_it(
     one, other, clock = made
     old = one.create("pipe", "pipeline", "alice", days=5, populations=["a"])
     clock.forward(4 * DAY)
-    new = other.rotate("pipe", "bob")
+    new = Rotation(other).renew("pipe", "bob")
     key = one.find(new)
     assert key is not None
     assert (key.makers, key.made) == (("bob", "alice"), clock())
@@ -80,13 +81,13 @@ def test_who_renews_a_key_had_a_part_in_making_it(
     clock.forward(DAY)
     assert one.find(old) is None
     clock.forward(3 * DAY)
-    later = one.find(one.rotate("pipe", "carol", days=9))
+    later = one.find(Rotation(one).renew("pipe", "carol", days=9))
     assert later is not None
     assert later.makers == ("carol", "bob", "alice")
     with pytest.raises(Problem, match="no valid key"):
-        one.rotate("nobody", "bob")
+        Rotation(one).renew("nobody", "bob")
     with pytest.raises(Problem, match="0 to 168 hours"):
-        one.rotate("pipe", "bob", hours=169)
+        Rotation(one).renew("pipe", "bob", hours=169)
 
 
 def test_nobody_renews_alone_a_key_that_may_confirm(
@@ -100,7 +101,7 @@ def test_nobody_renews_alone_a_key_that_may_confirm(
     [proposal], _ = one.proposals()
     one.confirm(proposal.sequence, proposal.digest, "bob", one.named("bob"))
     clock.forward(30 * DAY)
-    new = one.rotate("carol", "alice", hours=1)
+    new = Rotation(one).renew("carol", "alice", hours=1)
     assert other.find(new) is None
     [proposal, _], _ = other.proposals()
     assert proposal.command["type"] == "renew_key"
@@ -113,7 +114,7 @@ def test_nobody_renews_alone_a_key_that_may_confirm(
     assert key.makers == ("alice", "bob")
     clock.forward(HOUR)
     assert one.find(secret) is None
-    lost = one.rotate("carol", "alice")
+    lost = Rotation(one).renew("carol", "alice")
     [proposal, *_], _ = other.proposals()
     one.revoke("carol", "bob")
     with pytest.raises(Problem, match="has ended"):
@@ -121,7 +122,7 @@ def test_nobody_renews_alone_a_key_that_may_confirm(
     assert one.find(lost) is None
     before = one.named("bob")
     bob = [d for d, k in one.ring()[0].by_digest.items() if k.name == "bob"]
-    one.rotate_own(bob[0])
+    Rotation(one).rotate(bob[0])
     assert one.named("bob") == before
 
 
@@ -135,7 +136,7 @@ def test_what_is_of_a_rotated_key_ends_with_it(
     sessions = Sessions(other, 12 * HOUR * SECOND, 24 * HOUR * SECOND)
     token = sessions.enter_by_link(links.create_own(key_digest(secret))[0])
     code, _ = links.create_own(key_digest(secret), minutes=60)
-    one.rotate_own(key_digest(secret), hours=0)
+    Rotation(one).rotate(key_digest(secret), hours=0)
     assert sessions.find(token) is None
     with pytest.raises(Problem, match="not valid"):
         sessions.enter_by_link(code)

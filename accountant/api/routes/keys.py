@@ -11,8 +11,9 @@ from pydantic import BaseModel, Field, StrictInt
 from accountant.api.access import Authorization, Body, Call, TheService, caller, known_parameters
 from accountant.api.answers import Json
 from accountant.api.models import keys as models
-from accountant.auth.keys import HOURS, MOST_HOURS, Key, key_digest
+from accountant.auth.keys import Key, key_digest
 from accountant.auth.ring import NEVER
+from accountant.auth.rotation import HOURS, MOST_HOURS
 from accountant.door.keys import secret_of
 from accountant.ledger.events import rfc3339
 
@@ -20,7 +21,7 @@ router = APIRouter(prefix="/v1/keys", dependencies=[Depends(known_parameters)], 
 Holder = Annotated[Key, Depends(caller("admin", "pipeline", "officer", "auditor", anywhere=True))]
 
 
-class Rotation(BaseModel, frozen=True, extra="forbid"):
+class RotateKey(BaseModel, frozen=True, extra="forbid"):
     """For how long the old key goes on."""
 
     hours: Annotated[StrictInt, Field(ge=0, le=MOST_HOURS)] = Field(
@@ -29,7 +30,7 @@ class Rotation(BaseModel, frozen=True, extra="forbid"):
 
 
 @router.post("/rotate", status_code=201)
-@Call(models.Rotated, Rotation, topics="rotating")
+@Call(models.Rotated, RotateKey, topics="rotating")
 def rotate_key(
     key: Holder, body: Body, service: TheService, authorization: Authorization = None
 ) -> JSONResponse:
@@ -38,7 +39,7 @@ def rotate_key(
     It has the same name, role, scope and end; keep it, for it is shown only once. The old key goes
     on for `hours`, and cannot be rotated again. No second person is needed: nobody can do more.
     """
-    asked = Rotation.model_validate(body)
+    asked = RotateKey.model_validate(body)
     digest = key_digest(secret_of(authorization or ""))
     secret, new, old = service.rotate_key(digest, asked.hours)
     told: models.Rotated = {
