@@ -181,7 +181,9 @@ def _limit(population: str, one: LimitUse, now: int, terms: Terms) -> Iterator[A
     about = partial(Alert, place=where, dataset=one.dataset, rule=one.rule)
     if one.over:
         text = f"{called} is over its limit: {up(one.spent, digits)} spent, {allowed}."
-        if not _reaches(one, 100):
+        if one.spent == INFINITE:
+            text = f"{called} is over its limit: a loss without any bound was booked, {allowed}."
+        elif not _reaches(one, 100):
             text = f"{called} is over the delta of its limit (rule {one.rule})."
         covers = tuple(names.values())
         yield about("overrun", f"overrun/{one.name}", text, covers=covers)
