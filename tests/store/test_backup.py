@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from places import Place, copied, everything
+from places import Hosted, Place, copied, everything
 from support import World, ask, clean, laplace
 
 from accountant.store import StoreError
@@ -306,6 +306,25 @@ def test_whole_or_not_at_all(
     assert [row.body for row in ledgers.stream("fair")] == filled.stored()
     ledgers.close()
     assert not [one for one in home.iterdir() if one.name.endswith(".restoring")]
+
+
+def test_a_server_has_all_of_it_or_nothing(filled: World, hosted: Hosted, tmp_path: Path) -> None:
+    """A restore to PostgreSQL that is killed leaves no table there; the next one does all of it."""
+    server, name = hosted.server, f"{hosted.name}_copy"
+    server.create(name)
+    file, home = tmp_path / "copy.tar", tmp_path / "elsewhere"
+    file.write_bytes(backup_of(filled))
+    url = server.url("owner", name)
+    words = [sys.executable, "-c", KILLED, url, str(home), str(file), "5"]
+    assert subprocess.run(words, check=False).returncode == -9
+    place = Hosted(server, name)
+    tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+    assert place.run(tables) == [(0,)]
+    with file.open("rb") as handle:
+        restore(place.url, home, handle, owner_url=place.owner_url)
+    ledgers = Ledgers(place.url)
+    assert [row.body for row in ledgers.stream("fair")] == filled.stored()
+    ledgers.close()
 
 
 def test_a_log_that_lies_about_is_not_played(filled: World, tmp_path: Path) -> None:
