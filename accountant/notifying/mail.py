@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import smtplib
+import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
-from typing import Final
+from threading import Timer
+from typing import Any, Final
 
 import structlog
 
@@ -20,6 +22,8 @@ from accountant.notifying.webhook import Undelivered
 _log = structlog.get_logger()
 _SECONDS: Final = 10.0
 """For each step of an exchange."""
+_WHOLE: Final = 45.0
+"""Seconds for all of it: less than the pause before the next attempt."""
 _LONGEST: Final = 150
 """Characters of a subject."""
 
@@ -51,12 +55,40 @@ def mailing(mail: Mail, password: str, origin: str) -> Callable[[Told], None]:
     return send
 
 
+class _Bounded(smtplib.SMTP):
+    """A connection that is cut after the time for all of it, however many steps that has."""
+
+    def connect(self, *place: Any, **more: Any) -> tuple[int, bytes]:
+        """Connect, and read the greeting."""
+        self._timer = Timer(_WHOLE, self._cut)
+        self._timer.start()
+        try:
+            return super().connect(*place, **more)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._timer.cancel()
+        super().close()
+
+    def _cut(self) -> None:
+        if self.sock is not None:
+            with suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)
+
+
+class _BoundedTls(_Bounded, smtplib.SMTP_SSL):
+    """The same with TLS from the beginning."""
+
+
 def _connected(mail: Mail) -> smtplib.SMTP:
     """Return a connection, with TLS where the settings say so: without it nothing is sent."""
     if mail.security == "tls":
         context = ssl.create_default_context()
-        return smtplib.SMTP_SSL(mail.host, mail.port, timeout=_SECONDS, context=context)
-    server = smtplib.SMTP(mail.host, mail.port, timeout=_SECONDS)
+        return _BoundedTls(mail.host, mail.port, timeout=_SECONDS, context=context)
+    server = _Bounded(mail.host, mail.port, timeout=_SECONDS)
     try:
         if mail.security == "starttls":
             server.starttls(context=ssl.create_default_context())

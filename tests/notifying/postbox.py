@@ -5,6 +5,7 @@ from __future__ import annotations
 import socketserver
 import ssl
 import threading
+import time
 from base64 import b64decode
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -75,6 +76,9 @@ class Talk(socketserver.StreamRequestHandler):
         with suppress(OSError):  # whoever sent has gone
             if box.at_once:
                 self.secure()
+            while box.slow:
+                self.say("220-wait")
+                time.sleep(box.slow)
             self.say("220 test")
             while line := self.rfile.readline():
                 word = line.split()[0].decode().upper()
@@ -121,6 +125,8 @@ class Mailbox:
         self.logins: list[bytes] = []
         self.answers: dict[str, str] = {}
         self.at_once = at_once
+        self.slow = 0.0
+        """Seconds between two lines of a greeting that does not end."""
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(tls)
         self.server = Server(("127.0.0.1", 0), Talk)

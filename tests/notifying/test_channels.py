@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,28 @@ def test_a_server_that_is_away_or_hangs(
     box.close()
     with pytest.raises(Undelivered, match="ConnectionRefusedError"):
         channel(tmp_path, "mail", **own)(TOLD)
+    timers = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+    assert all(one.finished.is_set() for one in timers)  # they do not keep a process from ending
+
+
+def test_a_mail_server_that_does_not_come_to_an_end(
+    box: Mailbox, security: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left after a time limit for all of it, though no step takes long."""
+    monkeypatch.setattr(mail, "_WHOLE", 0.5)
+    box.slow = 0.1
+    send = channel(tmp_path, "mail", **stated(box, security, tmp_path))
+
+    def sent() -> None:
+        with pytest.raises(Undelivered):
+            send(TOLD)
+
+    running = threading.Thread(target=sent)
+    running.start()
+    running.join(5)
+    ended, box.slow = not running.is_alive(), 0
+    assert ended
+    assert box.got == []
 
 
 def test_a_message_to_a_chat(receiver: Receiver, tmp_path: Path) -> None:
