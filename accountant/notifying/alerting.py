@@ -31,11 +31,11 @@ from accountant.store.queries import Queries
 
 _log = structlog.get_logger()
 _AT_ONCE: Final = 8
-_MOST: Final = 40
-"""Messages of one run of the job in a ledger; the rest go with the next."""
+_ROUNDS: Final = 5
+"""Of so many messages in a ledger, of one run of the job; the rest go with the next."""
 PAUSES: Final = (60, 300, 1_800, 7_200, *(6 * 3_600 for _ in range(11)))
 """Seconds between attempts: after the last one it is given up, after some three days. The first is
-longer than the messages of one run take, so that nothing is sent again that is being sent.
+longer than a message takes, so that nothing is sent again that is being sent.
 """
 _FARTHEST: Final = max(PAUSES) * SECOND
 """What is due later than this from now was put off by a clock that has gone back since."""
@@ -121,7 +121,7 @@ class Alerting:
         sent = 0
         for population in sorted({*self._populations(), *self._touched}):
             with _tried(population):
-                sent += 0 if self._stopping.is_set() else self.send_due(population)
+                sent += self.send_due(population)
         return sent
 
     def stop(self) -> None:
@@ -156,10 +156,17 @@ class Alerting:
 
     def send_due(self, ledger: str) -> int:
         """Send what is due in one ledger; return how many messages were delivered."""
-        now, claimed = wall_clock(), list[AlertRow]()
-        due = self._due(ledger, now)
-        if not due:
-            return 0
+        sent = 0
+        for _ in range(_ROUNDS):
+            now = wall_clock()
+            if self._stopping.is_set() or not (due := self._due(ledger, now)):
+                break
+            sent += self._round(ledger, due, now)
+        return sent
+
+    def _round(self, ledger: str, due: list[AlertRow], now: int) -> int:
+        """Claim some alerts, and send at once those that no other process has claimed."""
+        claimed = list[AlertRow]()
         with self._ledgers.writing(ledger) as writing:
             for row in due:
                 pause = PAUSES[min(row.attempts, len(PAUSES) - 1)]
@@ -192,7 +199,7 @@ class Alerting:
             if muted.isdisjoint((kind, ALL)) and self._ways[row.channel].channel.takes(ledger, kind)
         ]
         heard.sort(key=lambda row: row.due)  # those that fail do not keep the others waiting
-        return heard[:_MOST]
+        return heard[:_AT_ONCE]
 
     def _send(self, ledger: str, row: AlertRow) -> int | None:
         """Send an alert once. Return when it was delivered, 0 to give it up, None to try again."""
