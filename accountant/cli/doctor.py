@@ -69,7 +69,7 @@ def _contents(
     reader = Reader(opened, clock, Vault(chosen.home), Snapshots(chosen.home), passing)
     try:
         yield from ledgers.rights(opened)
-        yield from ledgers.keys(Credentials(opened, clock))
+        yield from ledgers.keys(Credentials(opened, clock), clock())
         for name in reader.populations():
             yield from ledgers.Ledger(reader, name, chosen).check(clock)
     except (Problem, StoreError) as error:

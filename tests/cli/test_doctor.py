@@ -205,6 +205,15 @@ def test_people_who_are_missing(world: Callable[..., World]) -> None:
     assert faults(chosen(made))["keys"].status == "wrong"
 
 
+def test_a_key_that_ends(made: World) -> None:
+    """A key that ends within two weeks is named, so that no pipeline stops unawares."""
+    made.service.credentials.create("late", "pipeline", "test", days=60)
+    assert "keys" not in faults(chosen(made))
+    made.service.credentials.create("soon", "pipeline", "test", days=7)
+    one = faults(chosen(made))["keys"]
+    assert (one.status, "soon" in one.text, "renew" in one.do) == ("look", True, True)
+
+
 @pytest.mark.parametrize(
     ("seconds", "status", "text"),
     [(-3_600, "wrong", "before its last event"), (30 * 86_400, "look", "will doubt it")],

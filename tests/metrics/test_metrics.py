@@ -144,6 +144,15 @@ def test_who_may_read(world: Callable[..., World], who: str, status: int) -> Non
     assert made.http.get("/metrics").status_code == 401
 
 
+def test_a_key_for_some_populations_may_not_read(world: Callable[..., World]) -> None:
+    """A scrape is about all populations, so a key that does not reach all of them is refused."""
+    made = world().hospital()
+    create = made.service.credentials.create
+    made.secrets["some"] = create("some", "auditor", "test", populations=["fair"])
+    answer = made.http.get("/metrics", headers=made.auth("some"))
+    assert (answer.status_code, "outside-scope" in answer.text) == (403, True)
+
+
 def test_heads_are_shown_with_their_age(world: Callable[..., World]) -> None:
     """Sizes and times of the heads last signed and published, from the first one on."""
     made = world().hospital()

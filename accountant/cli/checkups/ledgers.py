@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from accountant.auth.keys import Credentials
+from accountant.budget.commands import DAY
 from accountant.budget.decide.proposing import CONFIRMS
 from accountant.budget.errors import Problem
+from accountant.budget.facts import SECOND
 from accountant.budget.policy import Witness
 from accountant.budget.state import State
 from accountant.cli.checkups.finding import Finding, fine, look, wrong
-from accountant.cli.checkups.machine import TIMEOUT
+from accountant.cli.checkups.machine import SOON, TIMEOUT
 from accountant.config.settings import Settings
 from accountant.ledger.events import rfc3339
 from accountant.ledger.notes import Verifier
@@ -27,8 +29,6 @@ from accountant.store.vault import Vault
 _LATE: Final = 10
 """Intervals between two checkpoints after which one is late."""
 _LEAST_LATE: Final = 600.0
-_LONG: Final = 5_000
-"""Events that a start without a snapshot takes a second or more to fold."""
 
 
 def database(chosen: Settings) -> Iterator[Finding]:
@@ -70,9 +70,15 @@ def rights(ledgers: Ledgers) -> Iterator[Finding]:
         yield fine("rights", "the database can be written to")
 
 
-def keys(credentials: Credentials) -> Iterator[Finding]:
-    """Look whether there are keys, and two people who may confirm."""
+def keys(credentials: Credentials, now: int) -> Iterator[Finding]:
+    """Look whether there are keys, two people who may confirm, and keys that end soon after the
+    stamp ``now``. One in whose place another secret was made ends as it was meant to.
+    """
     found = credentials.all()
+    for key in found:
+        if not key.replaced and key.until <= now + SOON * DAY * SECOND:
+            text = f"the key of {key.name} ends at {rfc3339(key.until)}"
+            yield look("keys", text, f"accountant keys renew --name {key.name}")
     people = {key.name for key in found if key.role in CONFIRMS}
     if not people:
         do = "accountant keys create --role admin --name …"

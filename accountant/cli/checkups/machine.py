@@ -29,7 +29,8 @@ _SLOW: Final = 0.1
 """Seconds of one write that reaches the disk: a ledger commits a few hundred times in them."""
 _APART: Final = 1_000_000
 """Microseconds by which two clocks may differ in a moment."""
-_DAYS: Final = 14
+SOON: Final = 14
+"""Days before the end of a key, or of a certificate, in which somebody should look."""
 TIMEOUT: Final = 10.0
 
 
@@ -219,7 +220,7 @@ def _certificate(url: str) -> Iterator[Finding]:
         return
     left = (ssl.cert_time_to_seconds(ends) - datetime.now(UTC).timestamp()) / 86_400
     text = f"the certificate of {address[0]} is valid for {left:.0f} days more"
-    if left < _DAYS:
+    if left < SOON:
         yield look("certificate", text, "Renew it.")
     else:
         yield fine("certificate", text)
