@@ -236,7 +236,7 @@ def test_a_state_half_folded_is_dropped(made: World, monkeypatch: pytest.MonkeyP
     assert isinstance(second, ZeroDivisionError)
     assert isinstance(first, Answer)
     assert isinstance(third, Answer)
-    assert len(made.stored()) == before + 3
+    assert len(made.stored()) == before + 2
     assert made.used() == [(30_000_000, 0, *made.used()[0][2:])]
     clean(made)
 
