@@ -106,7 +106,7 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
     assert rights == {(table, right) for table in appended for right in ("SELECT", "INSERT")} | {
         ("text", "DELETE"),
         *((t, right) for t in ("callback", "session") for right in ("SELECT", "INSERT", "DELETE")),
-        *((t, right) for t in ("alert", "alert_mute") for right in ("SELECT", "INSERT")),
+        *((t, r) for t in ("alert", "alert_mute", "key_use") for r in ("SELECT", "INSERT")),
     }
     columns = filled.run(
         "SELECT table_name, column_name FROM information_schema.column_privileges"
@@ -120,6 +120,7 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
         ("alert_mute", "ended_by"),
         ("callback", "attempts"),
         ("callback", "due"),
+        ("key_use", "used"),
         ("ledger_head", "peaks"),
         ("ledger_head", "sequence"),
         ("session", "used"),
