@@ -799,7 +799,7 @@ class Audit:
         stated = {name: command[name] for name in command.keys() - {"confirms"}}
         same = (said["proposer"], stated) == (proposal["by"], proposal["command"])
         self.another(event, proposal, said)
-        at = self.stood if command["type"] == "accept_time" else self.now
+        at = self.stood if event["type"] == "clock.accepted.v1" else self.now
         need(same and at < micros(proposal["expires"]), "not what was proposed, or too late")
 
     def another(self, event: Doc, first: Doc, said: Doc) -> None:

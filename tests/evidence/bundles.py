@@ -131,7 +131,9 @@ class Log:
         the epsilon that is told, by dataset.
         """
         effect = {} if owed is None else {"owed": owed}
-        number = self.event("change.proposed", command, effect=effect, expires="2027")
+        number = self.event(
+            "change.proposed", command, effect=effect, expires="2027-01-01T00:00:00.000000Z"
+        )
         digest = hashlib.sha256(self.entries[number]).hexdigest()
         confirms = {"proposal": number, "digest": digest, "proposer": "pipe"}
         return self.event(kind, command | {"confirms": confirms}, by="officer", **more)

@@ -100,7 +100,7 @@ class EraseText(Command, name="erase_text"):
 
 ReportKind = Literal["officer", "statement", "population"]
 ReportFormat = Literal["html", "pdf", "csv", "json"]
-Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Day = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")]
 
 
 class FileReport(Command, name="file_report"):
