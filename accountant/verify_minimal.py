@@ -42,6 +42,11 @@ JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 WAITED = tuple(f"grant.{e}.v1" for e in ("admitted", "timed_out", "cancelled", "declined"))
+APART = {"text.erased.v1", "report.filed.v1", "engine.adopted.v1", "signing_key.adopted.v1"} | {
+    "publication.stopped.v1", "publication.resumed.v1", "grant.noted.v1", "batch.opened.v1",
+    "sparse_vector.answered.v1",
+}  # fmt: skip  # These change no sum
+BATCHED = ("batch.part.v1", "batch.refused.v1", "grant.waiting.v1")
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
 PLACE = ("across", "per", "window", "refresh", "part_of", "unit", "subjects")
 PARTS = {"per", "clients", "purposes", "part_of"}  # A limit with one of these divides a budget
@@ -717,6 +722,8 @@ class Audit:
         before, self.time = self.time, event["time"]
         self.attempt(self.size, self.fold, event, kind, command)
         need(canonical(event) == entry, "not canonical JSON (RFC 8785)")
+        known = kind in (*HANDLERS, *JUDGED, *WAITED, *APART, *BATCHED)
+        need(known, f"{kind} is a type that this verifier does not know: take a newer one")
         place = event["ledger"], repr(event["sequence"])
         need(place == (self.manifest["ledger"], str(self.size)), "not the next of this ledger")
         need(self.time >= before and len(self.time) == 27, "earlier than the event before it")

@@ -32,6 +32,7 @@ from support import SECOND, Book, Clock, audited, cells_of, laplace, make
 
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of
+from accountant.budget.apply import TYPES
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
@@ -901,6 +902,23 @@ FORGERIES: dict[str, Callable[[Forger], Any]] = {
     "moved": lambda f: f.events.insert(9, f.events.pop()),
     "unfinished rotation": lambda f: f.signers.pop(),
 }
+
+
+def test_a_type_that_is_not_known_is_a_finding(house: Callable[..., House]) -> None:
+    """A verifier does not pass over what a later version may have booked."""
+    forger = Forger(eventful(house(clock=Clock())))
+    forger.events[-1]["type"] = "budget.given.v1"
+    told = "budget.given.v1 is a type that this verifier does not know: take a newer one"
+    place = forger.events[-1]["sequence"]
+    assert (place, told) in reasons(forger.bundle())
+    assert audit(forger.bundle()).count
+
+
+def test_it_knows_every_type() -> None:
+    """What the service writes is known to it."""
+    known = verify_minimal
+    parts = known.HANDLERS, known.JUDGED, known.WAITED, known.APART, known.BATCHED
+    assert {name for part in parts for name in part} == TYPES
 
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
