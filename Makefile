@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Else pytest rewrites the assertions of all tests each time, in every worker.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo examples test test-fast test-thorough test-crash test-browser test-foreign test-image test-pipelines test-adapters check serve async-client wheels bench peers soak lock clean
+.PHONY: install demo examples test test-fast test-thorough test-crash test-browser test-foreign test-image test-pipelines test-adapters check serve async-client wheels release bench peers soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -140,6 +140,16 @@ peers: $(STAMP)
 soak: $(STAMP)
 	$(BIN)/python -m bench.soak $(SOAK)
 
+# A release, in dist/: both distributions, built twice and tried where nothing else is, the bill of
+# materials, and the SHA-256 of every file. RELEASE=--draft takes a tree that is not committed.
+release: .venv-release/.installed
+	.venv-release/bin/python packaging/release $(RELEASE)
+
+.venv-release/.installed: packaging/release/requirements.lock
+	$(PYTHON) -m venv --clear .venv-release
+	@echo '*' > .venv-release/.gitignore
+	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $< && touch $@
+
 # The two distributions, in dist/: the service, and the client that pipelines carry.
 wheels: $(STAMP)
 	cd packaging/client && $(abspath $(BIN))/python -m hatchling build -t wheel -d ../../dist
@@ -151,8 +161,10 @@ lock:
 		--no-emit-package privacy-accountant-client pyproject.toml -o requirements.lock
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 -c requirements.lock \
 		--no-emit-package privacy-accountant-client pyproject.toml -o deploy/container/requirements.lock
+	printf 'cyclonedx-bom>=7\ncyclonedx-python-lib[json-validation]>=11\nhatchling>=1.27\n' | uv pip compile \
+		--universal --generate-hashes --no-header --python-version 3.11 - -o packaging/release/requirements.lock
 	echo 'hatchling>=1.27' | uv pip compile --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements.lock - -o deploy/container/build.lock
 
 clean:
-	rm -rf $(VENV) .venv-foreign .venv-browser .venv-adapters dist var demo-output examples/output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-foreign .venv-browser .venv-adapters .venv-release dist var demo-output examples/output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,3 +1,3 @@
 """accountant: the service an organisation trusts to know how much privacy it has spent."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
