@@ -29,6 +29,8 @@ from accountant.client.transport import Call, Connection, hopeless, in_words
 if TYPE_CHECKING:
     import httpx2
 
+    from accountant.client.plain import Plain
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -36,16 +38,17 @@ P = ParamSpec("P")
 class Sender(Connection):
     """A connection that waits for its answers; closes as a context manager. Not thread-safe."""
 
-    _open: httpx2.Client | None = None
+    _open: httpx2.Client | Plain | None = None
     _opener = 0
 
     @property
-    def _http(self) -> httpx2.Client:
+    def _http(self) -> httpx2.Client | Plain:
         if self._open is None or self._opener != os.getpid():
-            import httpx2  # noqa: PLC0415 (half of the time that the client takes to load)
+            # Loads httpx2: half of the time that the client takes to load.
+            from accountant.client.plain import opened  # noqa: PLC0415
 
             # A child process would read answers to its parent from the parent's connection.
-            self._open, self._opener = httpx2.Client(**self._options), os.getpid()
+            self._open, self._opener = opened(self.url, self._options), os.getpid()
         return self._open
 
     def close(self) -> None:

@@ -122,7 +122,7 @@ def test_they_have_names_and_a_version_of_their_own() -> None:
     assert (client["name"], service["name"]) == ("privacy-accountant-client", "privacy-accountant")
     assert client["version"] == service["version"] == __version__
     assert f"{client['name']}=={__version__}" in service["dependencies"]
-    assert [re.split("[<>=]", each)[0] for each in client["dependencies"]] == ["httpx2"]
+    assert [re.split("[<>=]", each)[0] for each in client["dependencies"]] == ["h11", "httpx2"]
 
 
 def test_the_client_is_small_and_stands_alone(fresh: Path) -> None:
