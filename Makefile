@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Else pytest rewrites the assertions of all tests each time, in every worker.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo examples test test-fast test-thorough test-crash test-browser test-foreign test-image test-pipelines test-adapters check serve async-client wheels release bench peers soak lock clean
+.PHONY: install demo examples docs test test-fast test-thorough test-crash test-browser test-foreign test-image test-pipelines test-adapters check serve async-client wheels release bench peers soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -28,6 +28,10 @@ demo: $(STAMP)
 # Every kind of query on real data, against a service of its own; pictures go to examples/output/.
 examples: $(STAMP)
 	$(BIN)/python -m examples
+
+# The documentation as a site in dist/docs/, which can be read from there: open dist/docs/index.html.
+docs: $(STAMP)
+	$(BIN)/python -m handbook
 
 # What runs where the pipelines are has suites of its own: `make test-pipelines`, `make test-adapters`.
 PIPELINES := tests/queries tests/cli/remote tests/examples tests/peers

@@ -30,6 +30,15 @@ _CODE: Final = Markup("<code>{}</code>")
 @lru_cache(maxsize=1)
 def page(app: FastAPI) -> str:
     """Return the page as HTML."""
+    return _rendered("api.html.j2", app)
+
+
+def contents(app: FastAPI) -> str:
+    """Return what the page says, without its frame, for a page of the documentation."""
+    return _rendered("api_contents.html.j2", app)
+
+
+def _rendered(template: str, app: FastAPI) -> str:
     environment = Environment(
         loader=FileSystemLoader(shipped("reports/templates")),
         autoescape=True,
@@ -46,7 +55,7 @@ def page(app: FastAPI) -> str:
         "type": partial(_type, spec["components"]["schemas"]),
         "name": _name,
     }
-    return environment.get_template("api.html.j2").render(spec=spec, story=STORY, problems=PROBLEMS)
+    return environment.get_template(template).render(spec=spec, story=STORY, problems=PROBLEMS)
 
 
 def curl(example: Example) -> str:

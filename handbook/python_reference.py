@@ -1,0 +1,121 @@
+"""The page of what pipelines import: signatures and docstrings, as they stand in the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+_FIRST: Final = """# Python reference
+
+What pipelines import, as the code documents it. Start with
+[ask from a pipeline](../how-to/ask-from-a-pipeline.md), or with
+[answer a query](../how-to/answer-a-query.md).
+"""
+_WIDTH: Final = 84
+MODULES: Final = ("accountant.client", "accountant.queries", "accountant.testing")
+"""The modules whose public names are shown."""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    lines = [_FIRST]
+    for name in MODULES:
+        module = import_module(name)
+        lines += [f"\n## {name}\n", _docstring(module)]
+        for public in public_names(module):
+            lines += _shown(public, getattr(module, public))
+    return "\n".join(lines)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Return the names that a module exports."""
+    return sorted(module.__all__, key=str.casefold)
+
+
+def methods(kind: type) -> dict[str, Any]:
+    """Return the public methods and properties of a class, those that it inherits within this
+    project too.
+    """
+    ours = [one for one in kind.__mro__ if one.__module__.startswith("accountant")]
+    named = {name for one in ours for name in vars(one) if not name.startswith("_")}
+    found = {name: getattr(kind, name) for name in sorted(named) if hasattr(kind, name)}
+    return {name: one for name, one in found.items() if callable(one) or isinstance(one, property)}
+
+
+def _shown(name: str, value: Any) -> Iterator[str]:
+    yield f"\n### `{name}`\n"
+    if not isinstance(value, type) and not inspect.isroutine(value):
+        yield f"```python\n{name} = {_annotation(value)}\n```\n"
+        return
+    yield f"```python\n{_signature(name, value)}\n```\n"
+    yield _docstring(value)
+    if isinstance(value, type):
+        for below, method in methods(value).items():
+            yield f"\n#### `{name}.{below}`\n"
+            yield f"```python\n{_signature(f'{name}.{below}', method)}\n```\n"
+            yield _docstring(method)
+
+
+def _signature(name: str, value: Any) -> str:
+    """Return a name with its parameters, one a line if they are long."""
+    if isinstance(value, property):
+        returns = inspect.get_annotations(value.fget).get("return", "") if value.fget else ""
+        return f"{name}: {_annotation(returns)}" if returns else name
+    prefix = "class " if isinstance(value, type) else ""
+    if inspect.iscoroutinefunction(inspect.unwrap(value)):
+        prefix = "await "
+    try:
+        signature = inspect.signature(value)
+    except ValueError:  # an exception that takes what Exception takes
+        return prefix + name
+    parts = list(_parameters(signature))
+    returns = signature.return_annotation
+    end = "" if returns is inspect.Signature.empty else f" -> {_annotation(returns)}"
+    line = f"{prefix}{name}({', '.join(parts)}){end}"
+    if len(line) <= _WIDTH:
+        return line
+    inside = "".join(f"    {part},\n" for part in parts)
+    return f"{prefix}{name}(\n{inside}){end}"
+
+
+def _parameters(signature: inspect.Signature) -> Iterator[str]:
+    """Yield the parameters as they are written in a definition, but for that of the object."""
+    marked = False
+    for name, one in signature.parameters.items():
+        if name in ("self", "cls"):
+            continue
+        if one.kind is one.VAR_POSITIONAL:
+            marked = True
+        elif one.kind is one.KEYWORD_ONLY and not marked:
+            marked = True
+            yield "*"
+        stars = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(one.kind.name, "")
+        typed = "" if one.annotation is one.empty else f": {_annotation(one.annotation)}"
+        equals = " = " if typed else "="
+        default = "" if one.default is one.empty else f"{equals}{_default(one.default)}"
+        yield f"{stars}{name}{typed}{default}"
+
+
+def _default(value: Any) -> str:
+    """Return a default as code. Only plain values are shown: others, such as the environment of the
+    process, are not the page's to tell.
+    """
+    plain = value is None or isinstance(value, str | int | float | tuple)
+    return repr(value) if plain else "…"
+
+
+def _annotation(value: Any) -> str:
+    text = value if isinstance(value, str) else inspect.formatannotation(value)
+    return re.sub(r"\b(typing|collections\.abc)\.", "", text)
+
+
+def _docstring(value: Any) -> str:
+    """Return a docstring as Markdown: what follows ``::`` is code."""
+    text = inspect.getdoc(value) or ""
+    text = re.sub(r"^::$\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
+    return text.replace("<", "\\<") + "\n"
