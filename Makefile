@@ -29,7 +29,7 @@ demo: $(STAMP)
 examples: $(STAMP)
 	$(BIN)/python -m examples
 
-# The documentation as a site in dist/docs/, which can be read from there: open dist/docs/index.html.
+# The documentation as a site in docs-site/, which can be read from there: open docs-site/index.html.
 docs: $(STAMP)
 	$(BIN)/python -m handbook
 
@@ -171,4 +171,4 @@ lock:
 		-c requirements.lock - -o deploy/container/build.lock
 
 clean:
-	rm -rf $(VENV) .venv-foreign .venv-browser .venv-adapters .venv-release dist var demo-output examples/output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-foreign .venv-browser .venv-adapters .venv-release dist docs-site var demo-output examples/output .pytest_cache .mypy_cache .ruff_cache .hypothesis

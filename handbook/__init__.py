@@ -1,4 +1,4 @@
-"""The documentation as a site: ``python -m handbook`` writes it to ``dist/docs/``.
+"""The documentation as a site: ``python -m handbook`` writes it to ``docs-site/``.
 
 The pages are the Markdown of this repository, in the order of ``docs/README.md``, and three that
 are made from the code: the HTTP interface, the Python client, the options of the command line. The

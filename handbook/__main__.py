@@ -13,8 +13,8 @@ from handbook.catalogue import ROOT
 def main() -> int:
     """Build the site; return the exit code, 1 if a link leads nowhere."""
     parser = argparse.ArgumentParser(prog="python -m handbook", description=__doc__)
-    where = "folder to write, or to replace; default: dist/docs"
-    parser.add_argument("--out", type=Path, default=ROOT / "dist/docs", metavar="DIR", help=where)
+    where = "folder to write, or to replace; default: docs-site"
+    parser.add_argument("--out", type=Path, default=ROOT / "docs-site", metavar="DIR", help=where)
     out: Path = parser.parse_args().out
     try:
         site = build(out)
