@@ -18,7 +18,7 @@ from accountant.budget.outcome import (
 from accountant.budget.proposals import (
     CONFIRMING,
 )
-from accountant.budget.sealing import FIELDS, Opened, field_of
+from accountant.budget.sealing import FIELDS, WHY_CONFIRMED, Opened, field_of
 from accountant.ledger.events import canonical
 
 # In canonical JSON this cannot stand inside a string: its quotes would be escaped there. It begins
@@ -33,9 +33,11 @@ _Place = tuple[int, str]  # A sequence, and a field of its event
 
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
     """Yield the sealed fields, with digests, of an entry, or of the items of a refused batch that
-    it holds. Those of a confirmed change are the proposal's, which has the texts.
+    it holds. Those of a confirmed change are the proposal's, which has the texts; why it was
+    confirmed is its own.
     """
     if CONFIRMING in body:
+        yield from _why_confirmed(body)
         return
     if body.endswith(_LISTING):
         with suppress(KeyError, TypeError, ValueError):  # malformed: the replay reports it
@@ -49,6 +51,13 @@ def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
         name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode(errors="replace")
         if name in fields:
             yield name, found[1].decode()
+
+
+def _why_confirmed(body: bytes) -> Iterator[tuple[str, str]]:
+    with suppress(KeyError, TypeError, ValueError):  # malformed: the replay reports it
+        reason = orjson.loads(body)["command"]["confirms"].get("reason")
+        if isinstance(reason, dict):
+            yield WHY_CONFIRMED, str(reason["sealed"])
 
 
 class Part(NamedTuple):

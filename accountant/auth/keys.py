@@ -27,12 +27,12 @@ from accountant.auth.ring import (
     Key,
     KeyRing,
 )
-from accountant.budget.commands import Confirmation, Role
+from accountant.budget.commands import STORED, Confirmation, Role
 from accountant.budget.decide.proposing import CONFIRMS, check_digest, check_open, check_other
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem
 from accountant.budget.facts import SECOND
 from accountant.budget.proposals import Proposal, in_order
-from accountant.budget.sealing import SALT_BYTES, Opened
+from accountant.budget.sealing import SALT_BYTES, WHY_CONFIRMED, Opened
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.ledger.merkle import Tree
 from accountant.store.ledgers import Ledgers, StoreError, Text, Writing
@@ -109,6 +109,11 @@ def takes_two(ring: KeyRing, role: Role) -> bool:
     return role in CONFIRMS and len(ring.custodians) >= _FREE
 
 
+def _sealed(text: str) -> Opened:
+    """Return a text as it is kept beside the event that has its digest."""
+    return Opened(secrets.token_bytes(SALT_BYTES), text)
+
+
 def check_nobodys(ring: KeyRing, name: str) -> None:
     """Raise Conflict for the name of a person whom a provider signs in."""
     if ring.is_persons(name):
@@ -179,10 +184,14 @@ class Credentials:
 
         self.record(by, revoked)
 
-    def confirm(self, number: int, digest: str, by: str, key: Key | None = None) -> Event:
+    def confirm(
+        self, number: int, digest: str, by: str, key: Key | None = None, reason: str | None = None
+    ) -> Event:
         """Make the key or link that another person proposed, and return the event. ``key`` is that
-        of whoever confirms, if there is one. Raise Problem. Repeating it changes nothing.
+        of whoever confirms, if there is one; a ``reason`` is kept beside the event, which has its
+        digest. Raise Problem. Repeating it changes nothing.
         """
+        why = None if reason is None else _sealed(reason)
 
         def confirmed(ring: KeyRing, now: int) -> Written | int:
             proposal = ring.known(number)
@@ -203,16 +212,17 @@ class Credentials:
             elif kind == CREATED and ring.has_valid(made["name"], now):
                 raise Conflict("key-exists", f"a key named {made['name']!r} exists")
             said = {"proposal": number, "digest": digest, "proposer": proposal.by} | told
-            confirms = Confirmation.model_validate(said).model_dump(exclude_none=True)
-            return kind, {**made, "confirms": confirms}
+            said |= {"reason": {"sealed": why.digest}} if why else {}
+            confirms = Confirmation.model_validate(said, context=STORED)
+            return kind, {**made, "confirms": confirms.model_dump(exclude_none=True)}
 
-        return self.record(by, confirmed)
+        return self.record(by, confirmed, {WHY_CONFIRMED: why} if why else {})
 
     def decline(self, number: int, by: str, reason: str) -> Event:
         """Decline a key that was proposed, or withdraw the proposal; the reason is kept beside the
         event, which has its digest. Raise Problem.
         """
-        text = Opened(secrets.token_bytes(SALT_BYTES), reason)
+        text = _sealed(reason)
 
         def declined(ring: KeyRing, now: int) -> Written:
             check_open(ring.known(number), now)

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.batches import OPENED, PART, REFUSED, refused_items
-from accountant.budget.commands import Envelope, Sealed, construct
+from accountant.budget.commands import Command, ConfirmChange, Envelope, Sealed, construct
 from accountant.budget.population.packing import packed, packed_as
 from accountant.budget.rules.require import blank
 from accountant.budget.state import State
@@ -20,6 +20,8 @@ from accountant.ledger.events import Entry, Event
 
 FIELDS: Final = ("justification", "purpose", "reason")
 """The fields of commands that hold free text."""
+WHY_CONFIRMED: Final = "confirms.reason"
+"""The field of an event with the reason of whoever confirmed it; the change may have one, too."""
 SALT_BYTES: Final = 32
 
 
@@ -43,7 +45,7 @@ def seal(
     state: State, asked: Envelope, new_salt: Callable[[], bytes]
 ) -> tuple[Envelope, dict[str, Opened]]:
     """Replace free texts by digests. Returns also the texts to keep, by field or ``field_of``."""
-    opened: dict[str, Opened] = {}
+    opened, digests = dict[str, Opened](), dict[str, str]()
     if asked.items:
         parts = []
         for place, part in enumerate(asked.parts):
@@ -58,8 +60,14 @@ def seal(
     for field in FIELDS:
         text = stated.get(field)
         if isinstance(text, str) and not blank(text) and (field != "purpose" or text not in clear):
-            opened[field] = Opened(new_salt(), text)
-    return _with(asked, {field: one.digest for field, one in opened.items()}), opened
+            one = opened[_held_as(command, field)] = Opened(new_salt(), text)
+            digests[field] = one.digest
+    return _with(asked, digests), opened
+
+
+def _held_as(command: Command, field: str) -> str:
+    """Return the field of the event that holds a text of a command."""
+    return WHY_CONFIRMED if isinstance(command, ConfirmChange) else field
 
 
 def seal_again(state: State, asked: Envelope, stored: Sequence[Event], texts: Texts) -> Envelope:
@@ -112,6 +120,8 @@ _Held = tuple[Mapping[str, Any], int, str]
 def _again(state: State, asked: Envelope, texts: Texts, before: _Held) -> Envelope:
     command, sequence, prefix = before
     digests = {}
+    if isinstance(asked.command, ConfirmChange):
+        command, prefix = command.get("confirms", {}), "confirms."
     if (held_so := packed_as(state.population, asked.command, command)) is not asked.command:
         asked = replace(asked, command=held_so)
     for field in FIELDS:

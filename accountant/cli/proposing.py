@@ -63,15 +63,17 @@ def confirm(
     digest: Digest,
     population: Population = None,
     keys: Keys = False,
+    reason: Annotated[str | None, typer.Option(help="why; recorded")] = None,
     key_file: KeyFile = None,
     local: common.LocalOption = False,
 ) -> None:
     """Confirm another person's proposal."""
 
     def close(service: Service, about: str | None, by: str, key: Key | None) -> Event:
+        command = ConfirmChange(proposal=proposal, digest=digest, reason=reason)
         if about is None:
-            return service.confirm_key(proposal, digest, by, key)
-        asked = Envelope(by, ConfirmChange(proposal=proposal, digest=digest))
+            return service.confirm_key(proposal, digest, by, key, reason)
+        asked = Envelope(by, command)
         return service.confirm(about, asked, key).events[-1]
 
     _close(proposal, "confirmed", _about(population, keys=keys), key_file, close)

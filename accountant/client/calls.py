@@ -333,11 +333,16 @@ def proposal(number: int, *, of_keys: bool = False) -> Call[Body]:
 
 
 def confirm(
-    number: int, digest: str, idempotency_key: str | None = None, *, of_keys: bool = False
+    number: int,
+    digest: str,
+    reason: str | None = None,
+    idempotency_key: str | None = None,
+    *,
+    of_keys: bool = False,
 ) -> Call[Body]:
     """Confirm a proposal of another person."""
-    path = f"/proposals/{number}/confirm"
-    call = post(path, document, {"digest": digest}, idempotency_key=idempotency_key)
+    path, body = f"/proposals/{number}/confirm", present({"digest": digest, "reason": reason})
+    call = post(path, document, body, idempotency_key=idempotency_key)
     return replace(call, of_keys=of_keys)
 
 

@@ -112,11 +112,11 @@ class Registrar(Sender):
         """
         return self.send(calls.proposals(state))
 
-    def confirm(self, proposal: int, digest: str) -> Body:
+    def confirm(self, proposal: int, digest: str, reason: str | None = None) -> Body:
         """Confirm another person's proposal, by the digest of what you read. Needs the key of an
         admin or officer.
         """
-        return self.send(calls.confirm(proposal, digest))
+        return self.send(calls.confirm(proposal, digest, reason))
 
     def decline(self, proposal: int, reason: str) -> Body:
         """Decline a proposal, or withdraw your own."""
@@ -126,9 +126,9 @@ class Registrar(Sender):
         """Return the API keys that were proposed, as ``proposals``. They are no population's."""
         return self.send(calls.proposals(state, of_keys=True))
 
-    def confirm_key(self, proposal: int, digest: str) -> Body:
+    def confirm_key(self, proposal: int, digest: str, reason: str | None = None) -> Body:
         """Confirm an API key that another person proposed. Needs the key of an admin or officer."""
-        return self.send(calls.confirm(proposal, digest, of_keys=True))
+        return self.send(calls.confirm(proposal, digest, reason, of_keys=True))
 
     def decline_key(self, proposal: int, reason: str) -> Body:
         """Decline an API key that was proposed."""

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accountant.budget.commands import AcceptTime, Recover
 from accountant.budget.outcome import DECLINED, PROPOSED
 from accountant.budget.policy import NO_WITNESSES
 from accountant.budget.state import State
@@ -129,7 +128,6 @@ class CustodyHistory:
         self._facts = LedgerFacts()
         self._before = 0  # the stamp of the event before
         self._carried: list[tuple[int, int]] = []  # (event, accounts) carried over just before
-        self._why: dict[int, str] = {}  # The reason of what was proposed
 
     def expect(self, signed: Signed | None, rooted: Callable[[int], bytes | None]) -> None:
         """Take what was published last, before the events that it may cover are added. ``rooted``
@@ -176,16 +174,14 @@ class CustodyHistory:
         self._before = event.time
 
     def _prepared(self, event: Event, said: dict[str, Any]) -> None:
-        """Keep what belongs to a recovery that may follow."""
+        """Keep what was carried over before a recovery that may follow."""
         if event.type == "ledger.carried_over.v1":
             self._carried.append((event.sequence, len(said["accounts"])))
-        elif event.type == PROPOSED and said["type"] in (Recover.command, AcceptTime.command):
-            self._why[event.sequence] = said["reason"]
         elif event.type not in (PROPOSED, DECLINED):  # which may stand before it
             self._carried.clear()
 
     def _accepted(self, event: Event) -> AcceptedFacts:
-        """Return an accepted clock, whose reason stands with its proposal."""
+        """Return an accepted clock."""
         said, before = event.body["command"], rfc3339(self._before)
         confirms = said["confirms"]
         return AcceptedFacts(
@@ -195,11 +191,11 @@ class CustodyHistory:
             event.by,
             confirms["shown"],
             before,
-            self._why.get(confirms["proposal"], said["reason"]),
+            said["reason"],
         )
 
     def _recovered(self, event: Event) -> RecoveryFacts:
-        """Return a recovery, whose reason stands with its proposal."""
+        """Return a recovery."""
         body, said = event.body, event.body["command"]
         confirms = said["confirms"]
         return RecoveryFacts(
@@ -207,7 +203,7 @@ class CustodyHistory:
             rfc3339(event.time),
             confirms["proposer"],
             event.by,
-            self._why.get(confirms["proposal"], said["reason"]),
+            said["reason"],
             self._carried[0][0] if self._carried else confirms["proposal"],
             tuple(LostFacts(**head) for head in body["lost"]),
             len(body["charged"]),

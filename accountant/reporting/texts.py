@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from accountant.budget.batches import REFUSED, as_single
-from accountant.budget.sealing import FIELDS, Opened, field_of
+from accountant.budget.sealing import FIELDS, WHY_CONFIRMED, Opened, field_of
 from accountant.ledger.events import Event
 
 if TYPE_CHECKING:
@@ -35,16 +35,23 @@ class Texts:
         self._kept: dict[tuple[int, str], Opened] = {}
 
     def opened(self, event: Event) -> Event:
-        """Return ``event`` with its texts; a refused batch as the refusal of the failed item."""
+        """Return ``event`` with its texts; a refused batch as the refusal of the failed item. Those
+        of a change that was confirmed stand with its proposal, but for why it was confirmed.
+        """
         item = event.body["item"] if event.type == REFUSED else None
         sequence = event.sequence
         if "request" in (asked := event.body.get("command", {})):  # its texts stand with the wait
             sequence = int(asked["grant"][1:])
         event = as_single(event)
         command = event.body.get("command", {})
-        if not any(type(command.get(name)) is dict for name in FIELDS):
+        confirms = command.get("confirms") or {}
+        sealed = confirms.get("reason")
+        if type(sealed) is dict:
+            reason = self._text(sequence, WHY_CONFIRMED, sealed["sealed"])
+            command = command | {"confirms": confirms | {"reason": reason}}
+        elif not any(type(command.get(name)) is dict for name in FIELDS):
             return event
-        opened = self.open(sequence, command, item)
+        opened = self.open(confirms.get("proposal", sequence), command, item)
         return replace(event, body=event.body | {"command": opened})
 
     def open(

@@ -204,10 +204,12 @@ class Service(Reader):
             )
         return proposal
 
-    def confirm_key(self, number: int, digest: str, by: str, key: Key | None) -> Event:
+    def confirm_key(
+        self, number: int, digest: str, by: str, key: Key | None, reason: str | None = None
+    ) -> Event:
         """Make the key that another person proposed; return its event. Raise Problem."""
         with store_failures():
-            return self.credentials.confirm(number, digest, by, key)
+            return self.credentials.confirm(number, digest, by, key, reason)
 
     def new_keys(self, by: str) -> list[Key]:
         """Return the new keys, links and sessions that somebody had a part in making."""

@@ -129,6 +129,32 @@ def test_a_refusal_needs_a_reason_which_is_shown(made: World) -> None:
     assert len(listed) < 10_000
 
 
+def test_a_confirmation_says_why_and_shows_the_words_of_the_change(made: World) -> None:
+    """The reason that was given with it stands on the page, and with a key's; a release that two
+    people decided keeps the words of whoever asked for it, in the ledger too.
+    """
+    browser, path = signed_in(made), raised(made)
+    assert decide(browser, path, "confirm", HOSTILE).status_code == 303
+    page = browser.get(path)
+    assert "Why, in alice’s words" in texts(page)
+    assert "&lt;script&gt;alert(1)" in page.text
+    assert "\u202e" not in page.text
+    Links(made.service.credentials).create("olga", "officer", "operator:zed")
+    found, _ = made.service.credentials.proposals()
+    keys = f"/console/keys/proposals/{found[0].sequence}"
+    assert decide(browser, keys, "confirm", "she is the new officer").status_code == 303
+    assert "she is the new officer" in texts(browser.get(keys))
+    word = "  - {id: a, limit: {epsilon: 2, delta: 1e-6}}\n  - {id: word, trusted: {epsilon: 0}}\n"
+    assert made.policy(f"policy: w\nrules:\n{word}").status_code == 200
+    grant = made.post("/grants", ask(laplace("0.1"))).json()["id"]
+    given = made.post(f"/grants/{grant}/release", {"reason": "the disk was full"})
+    assert given.status_code == 202, given.text
+    assert made.confirm(given, who="officer").status_code == 200
+    assert "“the disk was full”" in texts(
+        browser.get(f"/console/fair/ledger/{made.head().size - 1}")
+    )
+
+
 def test_who_may_not_decide_sees_why(made: World) -> None:
     """The proposer may withdraw it and not confirm, nor with a key that they made lately; an
     auditor reads; a pipeline sees nothing. The service, not the page, decides: forms that are sent

@@ -103,7 +103,7 @@ def _to_close_key(proposal: Number, key: Custodian, body: Body, service: TheServ
     def close(kind: type[Command]) -> JSONResponse:
         command = ask(kind, key, body, None, proposal=proposal).command
         if isinstance(command, ConfirmChange):
-            event = service.confirm_key(proposal, command.digest, key.name, key)
+            event = service.confirm_key(proposal, command.digest, key.name, key, body.get("reason"))
         else:
             event = service.decline_key(proposal, key.name, body["reason"])
         return _closed(proposal, kind, event)

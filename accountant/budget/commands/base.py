@@ -211,7 +211,8 @@ class KeyMade(BaseModel, frozen=True, extra="forbid"):
 class Confirmation(BaseModel, frozen=True, extra="forbid"):
     """The proposal that a command was confirmed as. ``key`` is the confirmer's, ``proposed_with``
     the proposer's; each is absent where no API key bears the name, as beside the database.
-    ``shown``: what the clock shows to whoever confirms that it is right.
+    ``shown``: what the clock shows to whoever confirms that it is right. ``reason``: why they did,
+    if they said so.
     """
 
     proposal: Annotated[StrictInt, Field(ge=0)]
@@ -220,6 +221,7 @@ class Confirmation(BaseModel, frozen=True, extra="forbid"):
     key: KeyMade | None = None
     proposed_with: KeyMade | None = None
     shown: Stamp | None = None
+    reason: FreeText | None = None
 
 
 class Change(Command):
@@ -251,6 +253,7 @@ class ConfirmChange(Command, name="confirm_change"):
     clock: SkipJsonSchema[
         Annotated[Stamp | None, stored_only("not_here", "a clock is confirmed at the machine")]
     ] = None
+    reason: FreeText | None = Field(None, description="the reason, in words")
 
 
 class DeclineChange(Command, name="decline_change"):

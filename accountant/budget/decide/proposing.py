@@ -126,14 +126,16 @@ def expanded(
                 f"machine: accountant accept-time -p {state.ledger} --confirm {number}"
             )
         raise Conflict("clock-beside-database", text)
-    confirms = Confirmation(
-        proposal=proposal.sequence,
-        digest=proposal.digest,
-        proposer=proposal.by,
-        key=command.key,
-        proposed_with=command.proposed_with,
-        shown=command.clock,
-    )
+    fields = {
+        "proposal": proposal.sequence,
+        "digest": proposal.digest,
+        "proposer": proposal.by,
+        "key": command.key,
+        "proposed_with": command.proposed_with,
+        "shown": command.clock,
+        "reason": command.reason,
+    }
+    confirms = Confirmation.model_validate(fields, context=ask.STORED)
     document = {**proposal.command, "confirms": confirms.model_dump(exclude_none=True)}
     return Envelope(asked.by, command_from_json(document), asked.key)
 

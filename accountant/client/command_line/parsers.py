@@ -170,6 +170,7 @@ def _confirm(to: argparse.ArgumentParser) -> None:
     to.add_argument("proposal", metavar="PROPOSAL", type=event_number, help="its number")
     text = "the digest of the proposal that you read"
     to.add_argument("--digest", required=True, help=text)
+    to.add_argument("--reason", type=unicode_text, help="why; recorded")
     _keys(to)
     _named(to)
     _json(to)

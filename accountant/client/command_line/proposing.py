@@ -32,7 +32,7 @@ def proposals(asked: argparse.Namespace, env: Env) -> int:
 
 def confirm(asked: argparse.Namespace, env: Env) -> int:
     """Confirm another person's proposal."""
-    named = int(asked.proposal), asked.digest, asked.idempotency_key
+    named = int(asked.proposal), asked.digest, asked.reason, asked.idempotency_key
     return _closed(asked, env, calls.confirm(*named, of_keys=asked.keys))
 
 

@@ -82,9 +82,9 @@ def decide_key_proposal(number: EventNumber, sent: Decided) -> Response:
     """Confirm or decline a key, or link, that another person proposed."""
     who, service = sent.visit.visitor, sent.visit.service
 
-    def confirm(_: str | None) -> Event:
-        command = ConfirmChange(proposal=number, digest=sent.digest)
-        return service.confirm_key(number, command.digest, who.name, who.key)
+    def confirm(reason: str | None) -> Event:
+        command = ConfirmChange(proposal=number, digest=sent.digest, reason=reason)
+        return service.confirm_key(number, command.digest, who.name, who.key, reason)
 
     def refuse(reason: str) -> Event:
         DeclineChange(proposal=number, reason=reason)  # a text that is too long, say
@@ -123,8 +123,8 @@ def decide_proposal(
     """Confirm another person's proposal by the digest of what was read, or decline it."""
     who, service = sent.visit.visitor, sent.visit.service
 
-    def confirm(_: str | None) -> Any:
-        command = ConfirmChange(proposal=number, digest=sent.digest)
+    def confirm(reason: str | None) -> Any:
+        command = ConfirmChange(proposal=number, digest=sent.digest, reason=reason)
         return service.confirm(population, Envelope(who.name, command), who.key)
 
     def refuse(reason: str) -> Any:
@@ -176,12 +176,14 @@ def _closing(service: Service, ledger: str, one: Proposal) -> Closing | None:
     if one.closed is None:
         return None
     event = service.event(ledger, one.closed)
-    said = event.body if ledger == KEYS else event.body.get("command", {})
-    reason = said.get("reason") if one.status == "declined" else None
-    if isinstance(reason, dict):
-        texts = Texts(partial(service.texts, ledger), page=1)
-        reason = texts.open(event.sequence, {"reason": reason})["reason"]
-    return Closing(one.closed_by or event.by, rfc3339(event.time), event.sequence, reason)
+    said = event.body if ledger == KEYS else event.body["command"]
+    texts = Texts(partial(service.texts, ledger), page=1)
+    reason = texts.opened(replace(event, body={"command": said})).body["command"]
+    if one.status == "confirmed":
+        reason = reason["confirms"]
+    return Closing(
+        one.closed_by or event.by, rfc3339(event.time), event.sequence, reason.get("reason")
+    )
 
 
 def _show(visit: Visit, trials: Trials, population: str, number: int, sent: Sent) -> HTMLResponse:

@@ -173,7 +173,7 @@ def _change(event: Event, opened: Event) -> Change:
     command: Mapping[str, Any] = opened.body.get("command", {})
     confirms = command.get("confirms")
     first = stated_by(event) if "command" in event.body else event.by
-    reason = command.get("reason")
+    reason = (confirms or {}).get("reason") or command.get("reason")
     said = _CHANGES.get(event.type, _let_through)
     return Change(
         sequence=event.sequence,
