@@ -21,6 +21,7 @@ from accountant.api.routes import (
     reading,
     registering,
     spending,
+    stating,
 )
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
@@ -58,7 +59,7 @@ def readyz(service: TheService) -> Health:
 for router in (
     *(registering.router, spending.router, spending.sessions),
     *(proposing.router, proposing.keys, keys.router, approving.router),
-    *(reading.router, reading.evidence),
+    *(reading.router, reading.evidence, stating.router),
     measuring.router,
 ):
     calls.routes.extend(router.routes)

@@ -430,6 +430,7 @@ HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "ledger.recovered.v1": _recover,
     "text.erased.v1": lambda state, _: None,  # the event that held its digest stays
     "report.filed.v1": lambda state, _: None,
+    "ledger.verified.v1": lambda state, _: None,
     "engine.adopted.v1": _adopt_engine,
     "clock.accepted.v1": _accept_time,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -14,7 +16,8 @@ import typer
 
 from accountant.auditing.findings import AuditFinding
 from accountant.auditing.verify import AuditResult, verify
-from accountant.budget.errors import Invalid, NotFound
+from accountant.budget.commands import Envelope, StateVerification
+from accountant.budget.errors import Conflict, Invalid, NotFound
 from accountant.budget.replay import Replay
 from accountant.budget.state import State
 from accountant.cli import common
@@ -22,11 +25,14 @@ from accountant.cli.asking import show_accounts
 from accountant.cli.progress import progress
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.publishing.export import covering, write_bundle, write_tiles
+from accountant.publishing.verified import record_verification
 from accountant.reporting.statement import accounts_json
 from accountant.reporting.words import shortened
 from accountant.store.whole import whole
 from accountant.workers.replaying import replay_on
 
+_MOST_WORDS: Final = 500
+"""Characters of the first finding that are recorded."""
 _LEAVES: Final = 256
 """Hashes by which the tree grows in one step."""
 ProcessesOption = Annotated[
@@ -82,6 +88,9 @@ def verify_(
     ] = None,
     by: common.ByOption = None,
     processes: ProcessesOption = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="record the result in the ledger, under your name")
+    ] = False,
     json: common.JsonOption = False,
     local: common.LocalOption = False,
 ) -> None:
@@ -108,7 +117,45 @@ def verify_(
         common.print_json(document)
     else:
         _show_verdict(verdict, anchored=key is not None)
-    raise typer.Exit(int(verdict.count > 0))
+    wrong = _recorded(verdict) if record else ""
+    raise typer.Exit(int(bool(verdict.count or wrong)))
+
+
+def _recorded(verdict: AuditResult) -> str:
+    """Record the result: at the service that ACCOUNTANT_URL names, under the name of the key; or in
+    this machine's database, under the name of its user. Return what is wrong with it, if that is
+    not the ledger that was verified.
+    """
+    reason = str(verdict.findings[0]) if verdict.findings else ""
+    if os.environ.get("ACCOUNTANT_URL"):
+        from accountant.client.command_line.connecting import connected  # noqa: PLC0415
+        from accountant.client.command_line.evidence import record  # noqa: PLC0415
+
+        stated = verdict.size, verdict.root, verdict.count
+        with connected(Namespace(population=verdict.ledger), os.environ) as client:
+            sequence, wrong = record(client, *stated, decided=verdict.decided, reason=reason)
+    else:
+        sequence, wrong = _recorded_here(verdict, reason)
+    common.say(f"recorded as event {sequence}" + (f": {wrong}" if wrong else ""))
+    return wrong
+
+
+def _recorded_here(verdict: AuditResult, reason: str) -> tuple[int, str]:
+    said = {"size": verdict.size, "root": verdict.root, "findings": verdict.count}
+    said |= {"decided": verdict.decided, "reason": reason[:_MOST_WORDS] or None}
+    with common.local_service() as service:
+
+        def recorded(**more: Any) -> int:
+            command = StateVerification.model_validate(said | more)
+            asked = Envelope(common.operator(), command)
+            return record_verification(service, verdict.ledger, asked).events[-1].sequence
+
+        try:
+            return recorded(), ""
+        except Conflict as error:
+            if error.code != "another-ledger":
+                raise
+            return recorded(findings=1, reason=error.detail[:_MOST_WORDS]), error.detail
 
 
 def _totals(state: State | None, by: str | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from accountant.budget.errors import Invalid
 from accountant.cli import common
 from accountant.cli.progress import progress
 from accountant.reporting import files
+from accountant.reporting.apart import Made
 from accountant.reporting.checklist import checklist as nist_checklist
 from accountant.reporting.filing import file_report
 from accountant.reporting.periods.making import FORMATS, AskedReport, events_read, facts_of
@@ -71,10 +72,9 @@ def report(
             asked = AskedReport.of(kind or "officer", period, dataset, now)
             data, size = _period(service, population, published, asked, form)
             if filed:
-                sequence = file_report(
-                    service, population, asked, form, data, size, common.operator()
-                )
-                common.say(f"filed as event {sequence}")
+                made = Made(data, size)
+                answer = file_report(service, population, asked, form, made, common.operator())
+                common.say(f"filed as event {answer.events[-1].sequence}")
     _put(data, to)
 
 

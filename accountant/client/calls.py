@@ -355,6 +355,14 @@ def decline(
     return replace(call, of_keys=of_keys)
 
 
+def state_verification(
+    size: int, root: str, findings: int, *, decided: bool, reason: str | None = None
+) -> Call[Body]:
+    """Record the result of a verification."""
+    said = {"size": size, "root": root, "findings": findings, "decided": decided, "reason": reason}
+    return post("/verifications", document, present(said))
+
+
 def approvals() -> Call[list[Body]]:
     """Read the requests that wait for a person."""
     return get("/approvals", lambda body: list(body["approvals"]), limit=PAGE)

@@ -134,6 +134,16 @@ class Registrar(Sender):
         """Decline an API key that was proposed."""
         return self.send(calls.decline(proposal, reason, of_keys=True))
 
+    def state_verification(
+        self, size: int, root: str, findings: int, *, decided: bool, reason: str | None = None
+    ) -> Body:
+        """Record the result of a verification of the first ``size`` events, with the ``root`` over
+        them in hex; ``decided``: every decision was taken again. Without findings it is taken only
+        of this ledger.
+        """
+        stated = size, root, findings
+        return self.send(calls.state_verification(*stated, decided=decided, reason=reason))
+
     def approvals(self) -> list[Body]:
         """Return the requests that wait for a person, in the order in which they came: what asks
         for approval, what blocks each now, and what it would do to each account.

@@ -97,9 +97,22 @@ class AcceptedFacts(EventFacts, frozen=True):
     reason: str
 
 
+class VerifiedFacts(EventFacts, frozen=True):
+    """The result of a verification of the first ``size`` events, as ``by`` stated it. ``decided``:
+    every decision was taken again.
+    """
+
+    by: str
+    size: int
+    findings: int
+    decided: bool
+    reason: str = ""
+
+
 class LedgerFacts(Struct):
     """The ledger itself. ``root`` is in hex; ``broken_at`` is the first event whose stored hash is
     not that of its bytes; ``alarm`` stops publication now; lists have the latest, last first.
+    ``verified`` has the last statement of each person.
     """
 
     events: int = 0
@@ -115,6 +128,7 @@ class LedgerFacts(Struct):
     recoveries: list[RecoveryFacts] = []
     erasures: int = 0
     accepted: list[AcceptedFacts] = []
+    verified: list[VerifiedFacts] = []
 
 
 class CustodyHistory:
@@ -170,6 +184,9 @@ class CustodyHistory:
                 facts.erasures += 1
             case "clock.accepted.v1":
                 _keep(facts.accepted, self._accepted(event))
+            case "ledger.verified.v1":
+                facts.verified[:] = [one for one in facts.verified if one.by != event.by]
+                _keep(facts.verified, _verified(event))
         self._prepared(event, said)
         self._before = event.time
 
@@ -213,8 +230,9 @@ class CustodyHistory:
     def facts(self, state: State) -> LedgerFacts:
         """Return the collected facts, once ``state`` has folded in all events so far."""
         own = self._facts
-        lists = {"resumed": [*own.resumed], "recoveries": [*own.recoveries]}
-        facts = replace(own, **lists, accepted=[*own.accepted])
+        lists: dict[str, list[Any]] = {"resumed": [*own.resumed], "recoveries": [*own.recoveries]}
+        lists |= {"accepted": [*own.accepted], "verified": [*own.verified]}
+        facts = replace(own, **lists)
         facts.events, facts.root = state.sequence, self._tree.root.hex()
         if facts.events:
             facts.last_sequence, facts.last_time = state.last, rfc3339(state.time)
@@ -232,6 +250,12 @@ class CustodyHistory:
                 continued=self._continued,
             )
         return facts
+
+
+def _verified(event: Event) -> VerifiedFacts:
+    said = event.body["command"]
+    stated = said["size"], said["findings"], said["decided"], said.get("reason") or ""
+    return VerifiedFacts(event.sequence, rfc3339(event.time), event.by, *stated)
 
 
 def _keep(latest: list[Facts], one: Facts) -> None:

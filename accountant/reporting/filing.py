@@ -5,8 +5,10 @@ from __future__ import annotations
 from hashlib import sha256
 
 from accountant.budget.commands import Envelope, FileReport
+from accountant.budget.errors import Conflict, Invalid
+from accountant.reporting.apart import Made
 from accountant.reporting.periods.making import AskedReport
-from accountant.runtime.service import Service
+from accountant.runtime.service import Answer, Service
 
 
 def file_report(
@@ -14,15 +16,22 @@ def file_report(
     population: str,
     asked: AskedReport,
     form: str,
-    data: bytes,
-    size: int,
+    made: Made,
     by: str,
-) -> int:
-    """Record that ``by`` files the report with the bytes ``data``, which rests on ``size`` events;
-    return the sequence of the event. The same report of the same person is filed once. Raise
-    Invalid while its period is not over, or StoreError.
+    read: str | None = None,
+) -> Answer:
+    """Record that ``by`` files a report as it was ``made``, of which they have ``read`` one with
+    this digest. The same report of the same person is filed once. Raise Invalid while its period is
+    not over, Conflict if another one was read, or StoreError.
     """
-    digest = sha256(data).hexdigest()
+    digest = digest_of(made)
+    if read is not None and read != digest:
+        raise Conflict(
+            "report-differs",
+            f"the report has the digest {digest} now, and {read} was read: a text was erased "
+            "since, or a checkpoint published, or its period is not over. Read it again",
+            digest=digest,
+        )
     command = FileReport.model_validate(
         {
             "report": asked.kind,
@@ -30,9 +39,23 @@ def file_report(
             "first": asked.period.first.isoformat(),
             "last": asked.period.last.isoformat(),
             "format": form,
-            "size": size,
+            "size": made.events,
             "digest": digest,
         }
     )
-    answer = service.execute(population, Envelope(by, command, f"report-{digest}"))
-    return answer.events[-1].sequence
+    return service.execute(population, Envelope(by, command, f"report-{digest}"))
+
+
+def check_over(asked: AskedReport) -> None:
+    """Raise Invalid unless the period of a report is over, as the ledger asks of what is filed."""
+    if asked.now < asked.period.end:
+        raise Invalid(
+            "unknown-report",
+            f"a report is filed once its period is over, and {asked.period.last.isoformat()} is "
+            "not: file it later",
+        )
+
+
+def digest_of(made: Made) -> str:
+    """Return the digest of a report's bytes, in hex."""
+    return sha256(made.data).hexdigest()

@@ -10,8 +10,11 @@ from accountant.privacy.units import INFINITE
 from accountant.reporting.custody import LedgerFacts, RecoveryFacts
 from accountant.reporting.history import History
 from accountant.reporting.schema import DatasetFacts, Level, Standing, Summary
+from accountant.reporting.words import shortened
 
 _MOST_NAMED: Final = 5
+_MOST_WORDS: Final = 300
+"""Characters of what somebody found, in their words."""
 _TO_LOOK_AT: Final = ("overrun", "against_rule", "unverifiable")
 """Spent against a rule, or on a claim that nothing verifies. A blocked request or an
 expired reservation only shows that the rules work."""
@@ -70,6 +73,15 @@ def doubts(ledger: LedgerFacts) -> dict[str, str]:
             "rewritten, or restored from an older copy. Nothing has been published since event "
             f"{alarm.sequence}. {_VOID}"
         )
+    for one in ledger.verified:
+        if one.findings:
+            said = f" In their words: “{shortened(one.reason, _MOST_WORDS)}”." if one.reason else ""
+            number = f"{one.findings} finding{'s' if one.findings > 1 else ''}"
+            found[f"{one.by} verified this ledger and found something wrong."] = (
+                f"{number} in the first {one.size} events, by what {one.by} stated in event "
+                f"{one.sequence}.{said} This stands until {one.by} states a verification without "
+                "a finding."
+            )
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 from support import client_of
@@ -57,10 +58,14 @@ class Told:
         return answer
 
     def learn(self, example: Example, answer: Any) -> None:
-        """Keeps the digest that it shows, of a proposal or of a request that waits for a person."""
+        """Keeps the digest that it shows, of a proposal or of a request that waits for a person, or
+        that a report has.
+        """
         shown = example.call == "show_key_proposal" or "/approvals/" in str(answer.request.url)
         if answer.status_code == 202 or shown:
             self.digest = answer.json().get("digest", self.digest)
+        elif example.call == "show_report":
+            self.digest = sha256(answer.content).hexdigest()
 
     def tell(self) -> list[tuple[Example, Any]]:
         """Every example with its response, in order."""

@@ -39,6 +39,7 @@ NEVER = {
     "republish_answer": "it gives nothing back, and charges nothing for what was charged before",
     "resume_publication": "no sum and no rule changes; a contradiction stops publication again",
     "revalue": "it only books more",
+    "state_verification": "no sum and no rule changes",
     "stop_publication": "no sum and no rule changes",
     "time_out_grant": "it refuses",
 }

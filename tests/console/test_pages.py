@@ -150,3 +150,29 @@ def test_links_lead_somewhere(made: World) -> None:
     }
     broken = [path for path in sorted(links) if browser.get(path).status_code not in (200, 303)]
     assert not broken
+
+
+def test_who_verified_last_stands_on_home_and_evidence(made: World) -> None:
+    """Nobody; then who, with how much; findings are an alarm until the same person has none, and
+    their words are text.
+    """
+    browser = signed_in(made, "ada", "auditor")
+    assert "nobody has recorded that they verified it" in browser.get("/console").text
+    head = made.head()
+    said = {"size": head.size, "root": head.root.hex(), "findings": 0, "decided": False}
+    assert made.post("/verifications", said, who="auditor").status_code == 200
+    home = browser.get("/console").text
+    assert f"{head.size} events, without a finding; 1 event since" in home
+    found = said | {"findings": 2, "reason": HOSTILE}
+    assert made.post("/verifications", found, who="officer").status_code == 200
+    assert made.post("/verifications", said, who="auditor").status_code == 200
+    home, page = browser.get("/console").text, browser.get("/console/fair/evidence").text
+    assert "officer verified this ledger and found something wrong." in home
+    assert "A verification found something wrong" in home
+    assert "A verification found something wrong" in page
+    assert "decisions were not taken again" in page
+    for text in (home, page):
+        assert "<script>alert(1)" not in text
+        assert "\u202e" not in text
+    assert made.post("/verifications", said, who="officer").status_code == 200
+    assert "found something wrong" not in browser.get("/console").text

@@ -9,6 +9,7 @@ from hashlib import sha256
 import pytest
 import yaml
 from browser import signed_in
+from deciding import field
 from support import World, laplace
 
 from accountant.budget.facts import SECOND
@@ -64,8 +65,9 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(made: World) -> None:
 
 
 def test_who_may_decide_files_a_report_once_its_period_is_over(made: World) -> None:
-    """The event has the digest of the bytes that are downloaded; a second click files nothing
-    more; not while the period runs; an auditor sees no such form, and their form is not taken.
+    """In two steps: the digest is shown, and filed as it was shown. The event has that of the bytes
+    that are downloaded; a second click files nothing more; not while the period runs, nor by the
+    digest of something else; an auditor sees no such form, and their form is not taken.
     """
     browser, path = signed_in(made, "olive", "officer"), f"{PAGE}/filed"
     period = {"first": "2026-01-01", "last": "2026-01-31"}
@@ -73,12 +75,18 @@ def test_who_may_decide_files_a_report_once_its_period_is_over(made: World) -> N
     size = made.service.head("fair").size
     assert browser.post(path, fields | {"last": _today(made)}).status_code == 422
     assert made.service.head("fair").size == size
+    shown = browser.post(path, fields)
+    read = {name: value for name, value in fields.items() if name != "csrf"}
+    digest = sha256(browser.get(f"{PAGE}/file", params=read).content).hexdigest()
+    assert (shown.status_code, field(shown.text, "digest")) == (200, digest)
+    stale = browser.post(path, fields | {"digest": "0" * 64})
+    assert (stale.status_code, field(stale.text, "digest")) == (409, digest)
+    assert "Nothing was filed" in stale.text
+    assert made.service.head("fair").size == size
+    fields |= {"digest": digest}
     answer = browser.post(path, fields)
     assert answer.headers["location"] == f"/console/fair/ledger/{size}"
-    read = {name: value for name, value in fields.items() if name != "csrf"}
-    data = browser.get(f"{PAGE}/file", params=read).content
-    command = made.service.event("fair", size).body["command"]
-    assert command["digest"] == sha256(data).hexdigest()
+    assert made.service.event("fair", size).body["command"]["digest"] == digest
     assert "filed the officer report" in browser.get(answer.headers["location"]).text
     assert browser.post(path, fields).headers["location"] == answer.headers["location"]
     assert made.service.head("fair").size == size + 1

@@ -4,7 +4,8 @@ Once the formats are released each is made once and never again, for keys and sa
 that is there is left alone. Until then ``--anew`` after the folder makes all of them again. The
 first has events of nearly all types; the second batches, and groups of so many values that they
 stand in the ledger as positions; the third a batch whose refusal has no room for all its items;
-the fourth reports that were filed.
+the fourth reports that were filed; the fifth a change with a reason why it was confirmed, and the
+results of verifications.
 """
 
 from __future__ import annotations
@@ -117,6 +118,22 @@ def filed(home: Path) -> bytes:
     return data
 
 
+def stated(home: Path) -> bytes:
+    """A bundle with what people said of the ledger: why they confirmed, and how they verified."""
+    house = resident(House(home, Clock(START)), {"sex": ["f", "m"]})
+    house.commit(house.grant("0.25", purpose="before it"))
+    looser = adopt(house, ROOMS.replace("100", "300"))
+    named = {"proposal": looser.sequence, "digest": digest_of(looser.to_bytes())}
+    house.do("confirm_change", "officer", **named, reason="the register needs it, says Eve")
+    for findings, reason in ((2, "event 3 differs, says Eve"), (0, None)):
+        head = house.service.head("fair")
+        said = {"size": head.size, "root": head.root.hex(), "findings": findings, "decided": True}
+        house.do("state_verification", "auditor", **said, reason=reason)
+    data = house.bundle()
+    house.close()
+    return data
+
+
 def _waits(house: House) -> None:
     """One request waits until another's budget comes back, one in vain, one not any more."""
     most = grant_in(house.do("ask_grant", **ask(laplace("98.5"), purpose="nearly all")))
@@ -147,8 +164,8 @@ def main() -> None:
     """Writes the bundles that are not there, and what their events amount to."""
     folder, anew = Path(sys.argv[1]), sys.argv[2:] == ["--anew"]
     folder.mkdir(parents=True, exist_ok=True)
-    bundles = ("bundle-1", made), ("bundle-2", batched), ("bundle-3", parted), ("bundle-4", filed)
-    for name, make_it in bundles:
+    bundles = made, batched, parted, filed, stated
+    for name, make_it in ((f"bundle-{number}", one) for number, one in enumerate(bundles, 1)):
         if (folder / f"{name}.tar").exists() and not anew:
             continue
         with tempfile.TemporaryDirectory() as home:

@@ -44,6 +44,17 @@ def test_a_witness_that_contradicts() -> None:
     assert one.name != other.name
 
 
+def test_a_verification_with_findings() -> None:
+    """It is told who found how many, without their words; the next one is another."""
+    [one] = alerts("clinic", Facts(START, found=((17, "zoe", 1_200, 2),)), Terms())
+    assert one.kind == "verification"
+    assert one.sentence == (
+        "clinic: zoe verified the first 1,200 events and recorded 2 findings (event 17)."
+    )
+    [other] = alerts("clinic", Facts(START, found=((29, "zoe", 1_200, 2),)), Terms())
+    assert one.name != other.name
+
+
 def test_a_ledger_that_is_not_the_one_that_was_published() -> None:
     """It is a finding of the verification, with how much was signed."""
     [one] = alerts("clinic", Facts(START, diverged=1_200), Terms())

@@ -213,6 +213,7 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "ledger.carried_over.v1",
         "text.erased.v1",
         "report.filed.v1",
+        "ledger.verified.v1",
         "change.proposed.v1",
         "change.declined.v1",
         "clock.accepted.v1",

@@ -16,6 +16,7 @@ from accountant.api.models.fields import (
     Loss,
     RuleId,
     Rules,
+    Stamped,
     Time,
 )
 from accountant.api.models.proposing import Depletion, Relaxations
@@ -244,6 +245,27 @@ class Erased(TypedDict):
     event: Annotated[int, "the event whose texts are erased"]
     erased: Annotated[list[str], "purpose, justification or reason; of an item: items.3.purpose"]
     sequence: Annotated[int, "the event that records it"]
+
+
+class Verified(Stamped):
+    """A verification that is on record."""
+
+    size: Annotated[int, "how many events were verified"]
+    root: Annotated[str, "the root over them, in hex"]
+    findings: Annotated[int, "how many there were"]
+    decided: Annotated[bool, "every decision was taken again"]
+
+
+class Filed(Stamped):
+    """A report that is filed."""
+
+    report: Annotated[str, "officer, statement or population"]
+    dataset: NotRequired[Annotated[str, "of a statement"]]
+    first: Annotated[str, "the first day of the period"]
+    last: Annotated[str, "its last day"]
+    format: Annotated[str, "html, pdf, csv or json"]
+    size: Annotated[int, "how many events it rests on"]
+    digest: Annotated[str, "SHA-256 of its bytes, in hex"]
 
 
 class Health(TypedDict):

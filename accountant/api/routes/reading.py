@@ -279,7 +279,7 @@ async def show_evidence(
     return FileResponse(found.file, found.size, "application/x-tar", headers)
 
 
-_TEXT: Final = r"^(items\.[0-9]{1,3}\.)?(justification|purpose|reason)$"
+_TEXT: Final = r"^((items\.[0-9]{1,3}\.)?(justification|purpose|reason)|confirms\.reason)$"
 
 
 class Erasure(BaseModel, frozen=True, extra="forbid"):

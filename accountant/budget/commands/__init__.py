@@ -60,6 +60,7 @@ from accountant.budget.commands.custody import (
     Recover,
     ResumePublication,
     Revalue,
+    StateVerification,
     StopPublication,
 )
 from accountant.budget.commands.envelopes import (
@@ -174,6 +175,7 @@ __all__ = [
     "Role",
     "Sealed",
     "Stamp",
+    "StateVerification",
     "StopPublication",
     "SubjectsField",
     "Text",

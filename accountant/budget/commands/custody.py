@@ -117,6 +117,18 @@ class FileReport(Command, name="file_report"):
     digest: Digest
 
 
+class StateVerification(Command, name="state_verification"):
+    """State the result of a verification: how many events were verified, by the root over them, and
+    how many findings there were. ``reason`` says what was found, or how it was verified.
+    """
+
+    size: Annotated[StrictInt, Field(ge=1, le=2**53, description="how many events were verified")]
+    root: Digest = Field(description="the root over them, in hex")
+    findings: Annotated[StrictInt, Field(ge=0, le=2**53, description="how many there were")]
+    decided: StrictBool = Field(description="every decision was taken again")
+    reason: FreeText | None = Field(None, description="what was found, in words")
+
+
 class AdoptEngine(Command, name="adopt_engine"):
     """Price charges by another version of the bounds from now on (privacy/engine.py)."""
 

@@ -202,6 +202,7 @@ _HAPPENING: Final[dict[type[Command], tuple[str, _Decider]]] = {
     ask.Recover: ("ledger.recovered.v1", custody.recover),
     ask.EraseText: ("text.erased.v1", custody.erase_text),
     ask.FileReport: ("report.filed.v1", custody.file_report),
+    ask.StateVerification: ("ledger.verified.v1", custody.state_verification),
     ask.AdoptEngine: ("engine.adopted.v1", custody.adopt_engine),
     ask.Revalue: ("charge.revalued.v1", custody.revalue),
     ask.AcceptTime: ("clock.accepted.v1", custody.accept_time),

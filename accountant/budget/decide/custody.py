@@ -161,6 +161,22 @@ def file_report(state: State, asked: Envelope, command: ask.FileReport, now: int
     return {}
 
 
+def state_verification(
+    state: State, asked: Envelope, command: ask.StateVerification, now: int
+) -> Body:
+    """Record the result of a verification. Raises Conflict if more events than there are were found
+    to be in order: they were another ledger's, and that is a finding.
+    """
+    if not command.findings and command.size > state.sequence:
+        raise Conflict(
+            "another-ledger",
+            f"{command.size} events were verified, and {state.ledger} has {state.sequence}: what "
+            "was verified is not this ledger, which is a finding: state it with findings",
+            size=state.sequence,
+        )
+    return {}
+
+
 def accept_time(state: State, asked: Envelope, command: ask.AcceptTime, now: int) -> Body:
     """Go on by a clock that was in doubt, once a second person has read it too. Raises Invalid if
     both did not read the same clock, or it does not show this stamp.

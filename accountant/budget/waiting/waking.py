@@ -25,6 +25,7 @@ _QUIET: Final = frozenset(
         "publication.resumed.v1",
         "text.erased.v1",
         "report.filed.v1",
+        "ledger.verified.v1",
         "clock.accepted.v1",
         "batch.opened.v1",
         "batch.part.v1",

@@ -259,6 +259,8 @@ def _verify(to: argparse.ArgumentParser) -> None:
     text = "a bundle, which is checked without the service; default: the service's ledger now"
     to.add_argument("bundle", metavar="BUNDLE", nargs="?", help=text)
     to.add_argument("--key", help="a verifier key of the ledger, received independently")
+    text = "record the result in the service's ledger, under the name of your key"
+    to.add_argument("--record", action="store_true", help=text)
     _json(to)
 
 

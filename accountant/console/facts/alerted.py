@@ -113,6 +113,11 @@ def alerted(page: Page, orphaned: float) -> Facts:
         broken_at=ledger.broken_at,
         diverged=checkpoint.size if checkpoint and not checkpoint.continued else None,
         alarm=(alarm.sequence, alarm.witness) if alarm else None,
+        found=tuple(
+            (one.sequence, one.by, one.size, one.findings)
+            for one in ledger.verified
+            if one.findings
+        ),
     )
 
 

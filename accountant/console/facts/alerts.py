@@ -84,7 +84,8 @@ class Facts(Struct, frozen=True):
     """What is known of a ledger at a stamp. ``refused``: how many requests were today, a day of
     UTC; ``broken_at``: the first event that was changed; ``diverged``: the size of the published
     ledger that this one does not continue; ``alarm``: the event of a witness's contradiction, and
-    the witness.
+    the witness; ``found``: verifications with findings, which the same person has not taken back:
+    event, person, events and findings.
     """
 
     now: int
@@ -96,6 +97,7 @@ class Facts(Struct, frozen=True):
     broken_at: int | None = None
     diverged: int | None = None
     alarm: tuple[int, str] | None = None
+    found: tuple[tuple[int, str, int, int], ...] = ()
 
 
 def alerts(population: str, facts: Facts, terms: Terms) -> list[Alert]:
@@ -143,6 +145,12 @@ def _custody(population: str, facts: Facts) -> Iterator[Alert]:
             "events are not those that were signed."
         )
         yield Alert("verification", f"verification/published/{size}", text, "evidence")
+    for event, person, size, findings in facts.found:
+        text = (
+            f"{population}: {person} verified the first {counted(size, 'event')} and recorded "
+            f"{counted(findings, 'finding')} (event {event})."
+        )
+        yield Alert("verification", f"verification/stated/{event}", text, "evidence")
     if facts.alarm is not None:
         event, witness = facts.alarm
         text = (

@@ -229,6 +229,17 @@ def _part(event: Event) -> Told:
     return "info", "proposal", "Part", text
 
 
+def _verified(event: Event) -> Told:
+    said = event.body["command"]
+    what = f"verified the first {counted(said['size'], 'event')}"
+    reason = said.get("reason")
+    why = f" (“{shortened(reason, MOST)}”)" if isinstance(reason, str) else ""
+    if said["findings"]:
+        text = f"{event.by} {what}, with {counted(said['findings'], 'finding')}{why}."
+        return "over", "over", "Findings", text
+    return "within", "within", "Verified", f"{event.by} {what}, without a finding{why}."
+
+
 def _plain(tone: Tone, icon: str, word: str, text: str) -> Callable[[Event], Told]:
     """Return what tells an event by a text with fields of it: by, and those of its command."""
 
@@ -294,6 +305,7 @@ _TELLING: Final[dict[str, Callable[[Event], Told]]] = {
     ),
     "text.erased.v1": _plain("info", "finding", "Erased", "{by} erased texts of event {event}."),
     "report.filed.v1": _filed,
+    "ledger.verified.v1": _verified,
     "engine.adopted.v1": _plain(
         "info", "finding", "Bounds", "{by} adopted newer bounds for prices."
     ),

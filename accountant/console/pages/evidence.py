@@ -49,6 +49,7 @@ def show_evidence(population: Population, visit: Overseen) -> HTMLResponse:
         witnesses=[str(one.verifier.name) for one in asks.witnesses],
         required=asks.required,
         key=_key(visit, population),
+        wrong=[one for one in facts.verified if one.findings],
     )
 
 

@@ -48,6 +48,7 @@ class Order(Struct, frozen=True):
     said: str
     text: str
     witnesses: str
+    verified: str
     held: str
 
 
@@ -130,7 +131,21 @@ def order(one: HomeFacts, now: int) -> Order:
     if one.held.oldest is not None:
         age = lasted((now - microseconds(one.held.oldest)) / _SECOND)
         held = f"{counted(one.held.grants, 'grant')}, the oldest since {age}"
-    return Order(one.name, tone, said, _text(facts), _witnesses(facts), held)
+    return Order(
+        one.name, tone, said, _text(facts), _witnesses(facts), last_verified(facts, now), held
+    )
+
+
+def last_verified(facts: LedgerFacts, now: int) -> str:
+    """Return who verified a ledger last, when, how much of it, and with what result."""
+    if not facts.verified:
+        return "nobody has recorded that they verified it"
+    last = facts.verified[0]
+    age = lasted((now - microseconds(last.time)) / _SECOND)
+    found = f"with {counted(last.findings, 'finding')}" if last.findings else "without a finding"
+    newer = facts.events - last.size
+    since = f"; {counted(newer, 'event')} since" if newer > 0 else ""
+    return f"by {last.by}, {age} ago: {counted(last.size, 'event')}, {found}{since}"
 
 
 def _said(facts: LedgerFacts) -> tuple[str, str]:
@@ -138,6 +153,8 @@ def _said(facts: LedgerFacts) -> tuple[str, str]:
         return "over", f"Event {facts.broken_at} was changed"
     if facts.alarm is not None:
         return "over", "A witness contradicts this ledger"
+    if any(one.findings for one in facts.verified):
+        return "over", "A verification found something wrong"
     if facts.checkpoint is None:
         return "near", "No checkpoint is published yet"
     if not facts.checkpoint.continued:

@@ -17,7 +17,7 @@ from accountant.console.framing import Overseen, Population, Visit
 from accountant.reporting.apart import Made, period_report
 from accountant.reporting.checklist import checklist
 from accountant.reporting.files import report_of
-from accountant.reporting.filing import file_report
+from accountant.reporting.filing import check_over, digest_of, file_report
 from accountant.reporting.periods.making import FORMATS, MEDIA, AskedReport
 from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.rendering import set_in
@@ -58,8 +58,24 @@ def show_reports(population: Population, visit: Overseen) -> HTMLResponse:
     return _page(visit, population, typed)
 
 
+class Signed(Struct, frozen=True):
+    """The report that is about to be filed: its digest, the events that it rests on, and whether
+    the same person has been shown another before.
+    """
+
+    name: str
+    digest: str
+    events: int
+    changed: bool = False
+
+
 def _page(
-    visit: Visit, population: str, typed: Typed, mistake: str = "", status: int = 200
+    visit: Visit,
+    population: str,
+    typed: Typed,
+    mistake: str = "",
+    status: int = 200,
+    signed: Signed | None = None,
 ) -> HTMLResponse:
     return visit.page(
         "reports.html.j2",
@@ -70,6 +86,7 @@ def _page(
         forms=FORMATS,
         typed=typed,
         mistake=mistake,
+        signed=signed,
     )
 
 
@@ -112,27 +129,32 @@ def _made(visit: Visit, population: str, asked: AskedReport, form: str) -> Made:
 
 Sent = Annotated[
     Form,
-    Depends(form("kind", "first", "last", "format", optional=("dataset",), roles=FILES)),
+    Depends(form("kind", "first", "last", "format", optional=("dataset", "digest"), roles=FILES)),
 ]
 
 
 @router.post("/{population}/reports/filed")
 def file_chosen(population: Population, sent: Sent, visit: Overseen) -> Response:
-    """File the report that was chosen, and show its event; the page again with what is wrong."""
+    """Show the digest of the report that was chosen; sent with it, file the report, and show its
+    event. What is wrong, or has changed since, is told on the page.
+    """
     visit.service.known(population)
     fields = sent.fields
     dataset = fields.get("dataset", "").strip()
     typed = Typed(fields["kind"], dataset, fields["first"], fields["last"], fields["format"])
+    read, by = fields.get("digest", ""), sent.visitor.name
     try:
         asked = _asked(visit, typed)
+        check_over(asked)
         made = _made(visit, population, asked, typed.form)
-        by = sent.visitor.name
-        number = file_report(
-            visit.service, population, asked, typed.form, made.data, made.events, by
-        )
+        name, digest = f"{population}-{asked.name}.{typed.form}", digest_of(made)
+        if read != digest:
+            signed = Signed(name, digest, made.events, bool(read))
+            return _page(visit, population, typed, status=409 if read else 200, signed=signed)
+        answer = file_report(visit.service, population, asked, typed.form, made, by, read)
     except Problem as error:
         return _page(visit, population, typed, sentence(error), 422)
-    return RedirectResponse(f"/console/{population}/ledger/{number}", 303)
+    return RedirectResponse(f"/console/{population}/ledger/{answer.events[-1].sequence}", 303)
 
 
 @router.get("/{population}/reports/registry")

@@ -20,6 +20,7 @@ from accountant.budget.outcome import (
 )
 from accountant.budget.state import Counted, State
 from accountant.ledger.events import Event, rfc3339
+from accountant.reporting import numbers
 from accountant.reporting.history import ADOPTED, RECOVERED, History
 from accountant.reporting.statement import Balance, balances, lifetime_sums, scopes
 from accountant.reporting.texts import Texts
@@ -217,6 +218,12 @@ def _filed(event: Event) -> str:
     return f"filed the {command['report']} report{of}, {command['first']} to {command['last']}"
 
 
+def _verified(event: Event) -> str:
+    command = event.body["command"]
+    found = numbers.counted(command["findings"], "finding") if command["findings"] else "no finding"
+    return f"verified the first {numbers.counted(command['size'], 'event')}: {found}"
+
+
 def _field(text: str, name: str) -> Callable[[Event], str]:
     return lambda event: text.format(shortened(str(event.body["command"].get(name, "")), 80))
 
@@ -235,6 +242,7 @@ _CHANGES: Final[dict[str, Callable[[Event], str]]] = {
     "publication.resumed.v1": lambda _: "let publication go on",
     "engine.adopted.v1": lambda _: "adopted newer bounds for prices",
     "report.filed.v1": _filed,
+    "ledger.verified.v1": _verified,
     "text.erased.v1": _field("erased texts of event {}", "event"),
     "signing_key.adopted.v1": lambda _: "the ledger is signed by a new key",
 }

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from accountant import verify_minimal
 from accountant.auditing.verify import verify
+from accountant.client import Client, calls
 from accountant.ledger.checkpoints import Receipt
 
 if TYPE_CHECKING:
@@ -104,6 +106,34 @@ def test_the_ledger_is_verified_from_afar(auditor: Shell) -> None:
     offline = auditor.with_(ACCOUNTANT_URL="http://127.0.0.1:9", ACCOUNTANT_KEY="")
     found = offline.json("verify", "bundle.tar")
     assert (found["ledger"], found["findings"]) == (auditor.population, [])
+
+
+def test_who_verified_records_the_result(auditor: Shell) -> None:
+    """Under the name of their key: what the service has now, a file, and by the first verifier; of
+    another ledger it is recorded as a finding.
+    """
+    last = _stated(auditor, "verify")
+    assert (last["type"], last["by"]) == ("ledger.verified.v1", "auditor")
+    assert (last["command"]["findings"], last["command"]["decided"]) == (0, False)
+    auditor("export", "bundle.tar")
+    assert _stated(auditor, "verify", "bundle.tar")["sequence"] > last["sequence"]
+    assert _stated(auditor, "verify", "--local", "bundle.tar")["command"]["decided"] is True
+    other = auditor.with_(ACCOUNTANT_POPULATION=auditor.served.population())
+    wrong = _stated(other, "verify", "bundle.tar", code=1)
+    assert wrong["command"]["findings"] == 1
+    pipeline = auditor.with_("pipeline")
+    assert "[role-not-allowed]" in pipeline("verify", "bundle.tar", "--record", code=2).err
+    assert "no findings" in auditor("verify", "bundle.tar", "--record").text
+
+
+def _stated(shell: Shell, *words: str, code: int = 0) -> Any:
+    """The event that a verification is recorded as."""
+    said = shell(*words, "--record", code=code)
+    found = re.search(r"recorded as event (\d+)", said.err)
+    assert found, said
+    key, people = shell.served.keys["auditor"], shell.variables["ACCOUNTANT_POPULATION"]
+    with Client(shell.served.url, key, people) as client:
+        return client.send(calls.get(f"/events/{found[1]}", dict))
 
 
 def test_a_bundle_that_was_changed_is_found(auditor: Shell) -> None:
