@@ -44,7 +44,7 @@ ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_v
 WAITED = tuple(f"grant.{e}.v1" for e in ("admitted", "timed_out", "cancelled", "declined"))
 APART = {"text.erased.v1", "report.filed.v1", "engine.adopted.v1", "signing_key.adopted.v1"} | {
     "publication.stopped.v1", "publication.resumed.v1", "grant.noted.v1", "batch.opened.v1",
-    "sparse_vector.answered.v1",
+    "sparse_vector.answered.v1", "ledger.verified.v1",
 }  # fmt: skip  # These change no sum
 BATCHED = ("batch.part.v1", "batch.refused.v1", "grant.waiting.v1")
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move

@@ -72,8 +72,10 @@ class Visit:
         """Return a page. ``here`` is the entry of the navigation that it belongs to."""
         names = self.populations()
         shown = population or (names[0] if len(names) == 1 else None)
-        who = self.visitor
-        frame = Frame(who.name, who.role, who.csrf, here, shown, tuple(names), self.now, fresh)
+        who, everywhere = self.visitor, self.reached is None
+        frame = Frame(
+            who.name, who.role, who.csrf, here, shown, tuple(names), self.now, fresh, everywhere
+        )
         return HTMLResponse(render(template, frame, **facts), status)
 
 

@@ -36,6 +36,8 @@ class Frame(Struct, frozen=True):
     now: int
     fresh: bool = False
     """The page asks for itself again while it is looked at."""
+    everywhere: bool = True
+    """The reader's key reaches all populations, and so they may see keys."""
 
     @property
     def decides(self) -> bool:

@@ -8,6 +8,7 @@ something is sent. What is muted is not entered, and told afterwards if it is st
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from msgspec import Struct
 
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
-from accountant.config.alerts import Channel, Kind
+from accountant.config.alerts import KINDS, Channel, Kind
 from accountant.ledger.events import rfc3339
 from accountant.notifying.webhook import Undelivered
 from accountant.runtime.clock import wall_clock
@@ -31,6 +32,10 @@ from accountant.store.queries import Queries
 
 _log = structlog.get_logger()
 _AT_ONCE: Final = 8
+_SINGLY: Final = 5
+"""Alerts that became due together and go to people one by one; more of them go as one message."""
+_MOST_PARTS: Final = 100
+"""Sentences of a message; further alerts are counted."""
 _ROUNDS: Final = 5
 """Of so many messages in a ledger, of one run of the job; the rest go with the next."""
 PAUSES: Final = (60, 300, 1_800, 7_200, *(6 * 3_600 for _ in range(11)))
@@ -79,13 +84,26 @@ class Told(NamedTuple):
     page: str
     dataset: str = ""
     rule: str = ""
+    parts: tuple[str, ...] = ()
+    """Of several alerts that are told as one: their sentences, the gravest first."""
 
 
 class Way(NamedTuple):
-    """A channel, and what sends one alert there, or raises Undelivered."""
+    """A channel, and what sends one message there, or raises Undelivered. People get many alerts as
+    one; programs, to whose webhooks events go, get each.
+    """
 
     channel: Channel
     send: Callable[[Told], None]
+
+    @property
+    def gathers(self) -> bool:
+        """Whether many alerts go there as one."""
+        return self.channel.webhook is None
+
+
+Message = tuple[AlertRow, ...]
+"""The alerts of one message to one channel, the gravest first."""
 
 
 Rest = Callable[[float], bool]
@@ -164,26 +182,32 @@ class Alerting:
             sent += self._round(ledger, due, now)
         return sent
 
-    def _round(self, ledger: str, due: list[AlertRow], now: int) -> int:
-        """Claim some alerts, and send at once those that no other process has claimed."""
-        claimed = list[AlertRow]()
+    def _round(self, ledger: str, due: list[Message], now: int) -> int:
+        """Claim the alerts of some messages, and send at once those that no other process has
+        claimed.
+        """
+        claimed = list[Message]()
         with self._ledgers.writing(ledger) as writing:
-            for row in due:
-                pause = PAUSES[min(row.attempts, len(PAUSES) - 1)]
-                if writing.claim_alert(ledger, row, now + pause * SECOND):
-                    claimed.append(row)
+            for message in due:
+                later = now + PAUSES[min(message[0].attempts, len(PAUSES) - 1)] * SECOND
+                mine = [row for row in message if writing.claim_alert(ledger, row, later)]
+                claimed += [tuple(mine)] if mine else []
             writing.commit()
         with ThreadPoolExecutor(_AT_ONCE, "alerts") as threads:  # no lock is held
-            sent = list(threads.map(lambda row: self._send(ledger, row), claimed))
-        ended = [(row, end) for row, end in zip(claimed, sent, strict=True) if end is not None]
+            sent = list(threads.map(lambda message: self._send(ledger, message), claimed))
+        ended = [(one, end) for one, end in zip(claimed, sent, strict=True) if end is not None]
         if ended:
             with self._ledgers.writing(ledger) as writing:
-                for row, end in ended:
-                    writing.end_alert(ledger, row, end)
+                for message, end in ended:
+                    for row in message:
+                        writing.end_alert(ledger, row, end)
                 writing.commit()
         return sum(bool(end) for _, end in ended)
 
-    def _due(self, ledger: str, now: int) -> list[AlertRow]:
+    def _due(self, ledger: str, now: int) -> list[Message]:
+        """Return the messages that are due, some of them: those that fail do not keep the others
+        waiting. What failed together stays together, as it is due at the same stamp again.
+        """
         found = [
             row
             for row in self._ledgers.open_alerts(ledger)
@@ -198,17 +222,27 @@ class Alerting:
             for row, kind in zip(found, kinds, strict=True)
             if muted.isdisjoint((kind, ALL)) and self._ways[row.channel].channel.takes(ledger, kind)
         ]
-        heard.sort(key=lambda row: row.due)  # those that fail do not keep the others waiting
-        return heard[:_AT_ONCE]
+        together = defaultdict[tuple[int, int, str], list[AlertRow]](list)
+        for row in heard:
+            together[row.due, row.attempts, row.channel].append(row)
+        messages = list[Message]()
+        for _, rows in sorted(together.items()):
+            gathered = len(rows) > _SINGLY and self._ways[rows[0].channel].gathers
+            whole = [tuple(sorted(rows, key=_gravity))] if gathered else [(row,) for row in rows]
+            messages += whole
+        return messages[:_AT_ONCE]
 
-    def _send(self, ledger: str, row: AlertRow) -> int | None:
-        """Send an alert once. Return when it was delivered, 0 to give it up, None to try again."""
+    def _send(self, ledger: str, message: Message) -> int | None:
+        """Send a message once. Return when it was delivered, 0 to give it up, None to try again."""
+        row, more = message[0], len(message) - 1
+        told = self.together(ledger, message) if more else self.told(ledger, row)
         try:
-            self._ways[row.channel].send(self.told(ledger, row))
+            self._ways[row.channel].send(told)
         except Undelivered as error:
             last = error.for_good or row.attempts >= len(PAUSES)
             tell = _log.error if last else _log.warning
-            about = {"ledger": ledger, "alert": row.name, "channel": row.channel}
+            name = f"{row.name} and {more} more" if more else row.name
+            about = {"ledger": ledger, "alert": name, "channel": row.channel}
             what = "an alert is given up" if last else "an alert was not taken"
             tell(what, **about, reason=str(error))
             return 0 if last else None
@@ -221,6 +255,31 @@ class Alerting:
         place = said.pop("place")
         page = f"{self._console}/{ledger}/{place}" if self._console and place else self._console
         return Told(f"alert_{digest[:32]}", rfc3339(row.seen), ledger, page=page, **said)
+
+    def together(self, ledger: str, message: Message) -> Told:
+        """Return what a channel of people gets of several alerts: how many of which kind, and the
+        sentence of each. Its id is the same for the same alerts.
+        """
+        each = [self.told(ledger, row) for row in message]
+        digest = sha256("\0".join(one.id for one in each).encode()).hexdigest()
+        kinds = Counter(one.kind for one in each)
+        counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
+        parts = [one.sentence for one in each[:_MOST_PARTS]]
+        if len(each) > _MOST_PARTS:
+            parts.append(f"and {len(each) - _MOST_PARTS:,} more")
+        return Told(
+            f"alerts_{digest[:32]}",
+            min(one.time for one in each),
+            ledger,
+            kind=", ".join(kinds),
+            sentence=f"{ledger}: {len(each):,} alerts at once ({counts}).",
+            page=self._console,
+            parts=tuple(parts),
+        )
+
+
+def _gravity(row: AlertRow) -> tuple[int, str]:
+    return KINDS.index(orjson.loads(row.said)["kind"]), row.name
 
 
 @contextmanager

@@ -51,9 +51,13 @@ def _slack(name: str, slack: Slack) -> Callable[[Told], None]:
 
 
 def in_chat(told: Told) -> str:
-    """Return an alert as a line of a chat, in which ``&``, ``<`` and ``>`` are marks."""
-    text = told.sentence.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"{text} <{told.page}|Open>" if told.page else text
+    """Return an alert as a line of a chat, in which ``&``, ``<`` and ``>`` are marks; several as
+    lines.
+    """
+    text = "\n• ".join(" ".join(one.split()) for one in (told.sentence, *told.parts))
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    space = "\n" if told.parts else " "
+    return f"{text}{space}<{told.page}|Open>" if told.page else text
 
 
 def _webhook(name: str, webhook: Webhook, origin: str) -> Callable[[Told], None]:

@@ -108,6 +108,8 @@ def written(told: Told, mail: Mail, origin: str) -> EmailMessage:
     message["Date"] = format_datetime(datetime.fromisoformat(told.time))
     message["Message-ID"] = f"<{told.id}@{origin.partition('/')[0].partition(':')[0]}>"
     message["Auto-Submitted"] = "auto-generated"
-    lines = [sentence, "", f"First seen: {told.time}", f"Kind of alert: {told.kind}"]
+    lines = [sentence, "", *(f"* {' '.join(part.split())}" for part in told.parts)]
+    lines += [""] if told.parts else []
+    lines += [f"First seen: {told.time}", f"Kind of alert: {told.kind}"]
     message.set_content("\n".join([*lines, *([f"Page: {told.page}"] if told.page else [])]) + "\n")
     return message

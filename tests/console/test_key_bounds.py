@@ -234,6 +234,10 @@ def test_within_its_scope_a_key_does_what_its_role_does(made: World) -> None:
     assert browser.get("/console").status_code == 200
     assert "/console/other" not in browser.get("/console").text
     assert "/console/other" not in browser.get("/console/fair/accounts").text
+    home = browser.get("/console").text
+    links = set(re.findall(r'href="(/console[^"?#]*)"', home)) - {"/console/static/console.css"}
+    assert "/console/fair/evidence" in links
+    assert {browser.get(one).status_code for one in links} == {200}
 
 
 def test_the_page_of_keys_shows_what_each_reaches_and_when_it_ends(made: World) -> None:

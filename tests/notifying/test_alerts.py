@@ -21,14 +21,15 @@ from receiving import Receiver
 from support import SECOND, Clock, World, ask, laplace
 
 from accountant.cli.common import alerts_of
-from accountant.config.alerts import AlertSettings
+from accountant.config.alerts import AlertSettings, Channel
 from accountant.config.settings import Settings
 from accountant.console.facts import alerted
 from accountant.console.facts.alerted import alerting
 from accountant.notifying import alerting as sending
 from accountant.notifying import channels, webhook
-from accountant.notifying.alerting import PAUSES, Alerting
+from accountant.notifying.alerting import PAUSES, Alerting, Told, Way
 from accountant.notifying.channels import ways_of
+from accountant.notifying.webhook import Undelivered
 from accountant.reporting import desk as reporting_desk
 from accountant.reporting.desk import Desk
 from accountant.store.ledgers import Mute
@@ -232,6 +233,44 @@ def test_a_limit_that_runs_out_soon(
     assert tell(forecast_days=5).run() == 0
     assert (tell().run(), tell().run()) == (1, 0)
     assert "fair: d runs out on " in said(receiver)[0]
+
+
+def test_many_at_once_are_one_message_to_people(
+    made: World, receiver: Receiver, clock: Clock, tell: Callable[..., Alerting]
+) -> None:
+    """A chat gets one, with all sentences, the gravest first, and again the same one if it was not
+    taken; what comes later is a message of its own. Programs get each alert.
+    """
+    for number in range(8):
+        named = {"namespace": "n", "name": f"t{number}"}
+        assert made.put(f"/datasets/e{number}", named).status_code == 200
+        grant = ask(laplace("2"), dataset=f"e{number}")
+        assert made.post("/grants", grant).status_code == 201
+    assert made.post("/invocations", ask(laplace("4"))).is_success
+    job, got = tell(), list[Told]()
+
+    def taken(told: Told) -> None:
+        got.append(told)
+        if len(got) == 1:
+            raise Undelivered("not now")
+
+    chat = Channel.model_validate({"name": "chat", "slack": {"url_file": "x"}})
+    job._ways["chat"] = Way(chat, taken)
+    assert job.run() == 9  # to the program
+    assert len(said(receiver)) == 9
+    clock.forward(PAUSES[0])
+    assert job.run() == 1
+    one, again = got
+    assert (one.id, one.parts) == (again.id, again.parts)
+    assert one.sentence == "fair: 9 alerts at once (1 overrun, 8 threshold)."
+    assert one.parts[0].startswith("fair: d is over its limit")
+    assert sorted(one.parts) == sorted(said(receiver))
+    assert job.run() == 0
+    grant = ask(laplace("0.6"), dataset="e3")
+    assert made.post("/grants", grant).status_code == 201
+    assert job.run() == 2
+    assert got[-1].sentence.startswith("fair: e3 has used 87 %")
+    assert not got[-1].parts
 
 
 def test_a_clock_in_doubt(

@@ -14,11 +14,12 @@ from receiving import Receiver
 
 from accountant.budget.policy_file import parsed
 from accountant.cli.common import alerts_of
-from accountant.config.alerts import KINDS, WAYS, AlertSettings, Terms
+from accountant.config.alerts import KINDS, WAYS, AlertSettings, Mail, Terms
 from accountant.config.settings import Settings
 from accountant.notifying import mail
 from accountant.notifying.alerting import Told
-from accountant.notifying.channels import ways_of
+from accountant.notifying.channels import in_chat, ways_of
+from accountant.notifying.mail import written
 from accountant.notifying.webhook import Undelivered
 
 SENTENCE = "fair: d is over its limit: 3.250 spent, 3 allowed (rule a)."
@@ -176,6 +177,17 @@ def test_a_message_to_a_chat(receiver: Receiver, tmp_path: Path) -> None:
     with pytest.raises(Undelivered) as found:
         send(TOLD)
     assert "private" not in str(found.value)
+
+
+def test_several_alerts_are_one_message() -> None:
+    """A mail and a chat have a line for each; no line of one can pass for another."""
+    several = TOLD._replace(sentence="fair: 6 alerts at once.", parts=(SENTENCE, "a <b>\r\n* c"))
+    address = {"host": "m.org", "from": "a@x.org", "to": ["b@x.org"]}
+    text = written(several, Mail.model_validate(address), "example.org").get_content()
+    assert text.startswith(f"fair: 6 alerts at once.\n\n* {SENTENCE}\n* a <b> * c\n\nFirst seen")
+    lines = in_chat(several).splitlines()
+    assert lines[:2] == ["fair: 6 alerts at once.", f"• {SENTENCE}"]
+    assert lines[2:] == ["• a &lt;b&gt; * c", f"<{PAGE}|Open>"]
 
 
 @pytest.mark.parametrize(
