@@ -64,7 +64,7 @@ def hostile() -> Iterator[Hostile]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         found = Hostile(server.server_port)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         try:
             yield found

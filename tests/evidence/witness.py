@@ -79,7 +79,7 @@ class Witness:
         handler = type("Handler", (_Handler,), {"witness": self})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=[0.01], daemon=True)
         self.thread.start()
 
     @property

@@ -132,7 +132,7 @@ class Mailbox:
         self.server = Server(("127.0.0.1", 0), Talk)
         self.server.box = self
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=[0.01], daemon=True).start()
 
     def close(self) -> None:
         """Ends it."""
