@@ -27,7 +27,7 @@ def run(*words: str, code: int = 0, **environment: str) -> str:
 def test_the_documented_cases_are_as_they_say(tmp_path: Path) -> None:
     """The file of cases in the guide, on the policy that the guide names."""
     text = (ROOT / "docs/how-to/write-a-policy.md").read_text()
-    [cases] = re.findall(r"```\n(cases:\n.*?)```", text, re.DOTALL)
+    [cases] = re.findall(r"```yaml\n(cases:\n.*?)```", text, re.DOTALL)
     (tmp_path / "cases.yaml").write_text(cases)
     policy = str(ROOT / "policies/product-analytics.yaml")
     said = run("test", policy, str(tmp_path / "cases.yaml"))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from served import Served
 
-from accountant.client import Client, Refused, laplace
+from accountant.client import Client, Refused, Registrar, laplace
 from accountant.queries.steps import DiscreteLaplace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,6 +124,19 @@ def test_what_ran_is_recorded_as_documented(served: Served, population: str) -> 
     )
     with served.client(population) as ledger:
         assert ledger.accounts()["lifetime"].total.spent == Decimal("0.1")
+
+
+def test_the_readme_pays(served: Served, population: str) -> None:
+    """The example of the README, on the dataset that it names."""
+    with Registrar(served.url, served.keys["admin"], population) as registrar:
+        registrar.dataset("usage-visits", namespace=population, name="usage-visits")
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```python\n(.+?)^```", page, re.DOTALL | re.MULTILINE)
+    pipeline = Pipeline()
+    exec(compile(block, "README.md", "exec"), pipeline.names())  # noqa: S102 our own page
+    assert len(pipeline.published) == 1
+    with served.client(population) as ledger:
+        assert ledger.accounts("usage-visits")["lifetime"].total.spent == Decimal("0.05")
 
 
 def test_the_page_of_the_distribution_pays(served: Served, population: str) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.here import accountant
+from fences import blocks, commands_of
 from support import World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +24,7 @@ PAGES = {
 def requests(page: str) -> list[list[str]]:
     """The curl commands of a page, each as words."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```\n(.+?)^```", text, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```sh\n(.+?)^```", text, re.DOTALL | re.MULTILINE)
     words = [shlex.split(block, comments=True) for block in blocks if "curl -X" in block]
     commands: list[list[str]] = []
     for word in (word for block in words for word in block):
@@ -57,6 +59,30 @@ def test_requests_are_answered_as_told(page: str, world: Callable[..., World]) -
     assert asked is not None
     again = send(there, asked, shell)
     assert (again.status_code, again.headers["Idempotent-Replay"]) == (201, "true")
+
+
+def test_the_ledger_is_looked_at_and_checked(
+    world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tutorial's last commands, beside the database of its first ones: Japan has spent 0.5, the
+    report is written, and every decision is the same again.
+    """
+    there = world()
+    shell = {"$base": "/v1/populations/visitors"}
+    shell |= {f"${role.upper()}": there.secrets[role] for role in ("admin", "officer", "pipeline")}
+    for words in requests("docs/tutorial/first-ledger.md"):
+        answer = send(there, words, shell)
+        shell |= {"$digest": answer.json()["digest"]} if answer.status_code == 202 else {}
+        shell |= {"$grant": answer.json()["id"]} if answer.status_code == 201 else {}
+    last = [one for one in blocks() if one.page == "docs/tutorial/first-ledger.md"][-1]
+    home = {"ACCOUNTANT_DATABASE_URL": there.url, "ACCOUNTANT_HOME": str(there.settings.home)}
+    monkeypatch.chdir(tmp_path)
+    said = {words[1]: accountant(*words[1:], **home) for words in commands_of(last.code)}
+    assert [one.code for one in said.values()] == [0, 0, 0], said
+    [row] = [line for line in said["accounts"].out.splitlines() if "JP" in line]
+    assert "0.5" in row
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "7 events" in said["replay"].out
 
 
 def send(there: World, words: list[str], shell: dict[str, str]) -> Any:

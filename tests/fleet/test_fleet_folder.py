@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ from accountant.publishing.fleet.changes import ChargeSums, Picture, applied, di
 from accountant.publishing.fleet.export import write_fleet
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def spent() -> Book:
@@ -228,11 +232,12 @@ def test_the_bodies_replay_to_the_signed_root(
     world.post("/invocations", ask(laplace("0.25")))
     folder, lines = tmp_path / "out", tmp_path / "events.jsonl"
     assert run(monkeypatch, world, "fleet", str(folder)) == 0
-    with lines.open("wb") as out:
-        for batch in pq.ParquetFile(folder / "event" / "fair.parquet").iter_batches(
-            columns=["body"]
-        ):
-            out.writelines(body.as_py() + b"\n" for body in batch["body"])
+    page = (ROOT / "docs/reference/fleet.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^ *```python\n(.+?)^ *```", page, re.DOTALL | re.MULTILINE)
+    code = textwrap.dedent(block).replace("visitors", "fair")
+    monkeypatch.chdir(folder)
+    exec(compile(code, "fleet.md", "exec"), {})  # noqa: S102 our own page
+    (folder / "events.jsonl").rename(lines)
     [(root,)] = Fleet(folder, {}, []).rows("SELECT lower(hex(root)) FROM head")
     capsys.readouterr()
     assert run(monkeypatch, world, "replay", str(lines), "--root", root, "--json") == 0
