@@ -87,7 +87,7 @@ def test_a_rule_kind_is_documented(kind: str) -> None:
     }
     for field in rule.model_fields.keys() - {"id", "action"} - of_others:
         assert f"| `{field}` |" in section, field
-    [example] = re.findall(r"```yaml\n(.+?)```", section, re.DOTALL)
+    example = re.findall(r"```yaml\n(.+?)```", section, re.DOTALL)[0]
     policy, _ = parse_policy("policy: example\nrules:\n" + example)
     assert any(isinstance(one, rule) for one in policy.rules)
 
