@@ -16,6 +16,7 @@ from accountant.api.models.reading import Health
 from accountant.api.routes import (
     approving,
     keys,
+    lineage,
     measuring,
     proposing,
     reading,
@@ -60,7 +61,7 @@ for router in (
     *(registering.router, spending.router, spending.sessions),
     *(proposing.router, proposing.keys, keys.router, approving.router),
     *(reading.router, reading.evidence, stating.router),
-    measuring.router,
+    *(measuring.router, lineage.router),
 ):
     calls.routes.extend(router.routes)
 

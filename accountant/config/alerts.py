@@ -18,6 +18,7 @@ Kind = Literal[
     "witness",
     "clock",
     "overrun",
+    "read",
     "threshold",
     "forecast",
     "proposal",

@@ -122,6 +122,7 @@ RIGHTS: Final = {
     "alert": "SELECT, INSERT, UPDATE (due, attempts, delivered)",
     "alert_mute": "SELECT, INSERT, UPDATE (ended, ended_by)",
     "key_use": "SELECT, INSERT, UPDATE (used)",
+    "data_read": "SELECT, INSERT, DELETE",
 }
 """The rights of the service's role: to append, move a head forward, erase a text, end a callback or
 a session, and note what became of an alert.

@@ -18,6 +18,7 @@ from accountant.store.tables import (
     CALLBACK,
     CHECKPOINT,
     COSIGNATURE,
+    DATA_READ,
     DATA_USE,
     EVENT,
     HEAD,
@@ -101,6 +102,20 @@ class Mute(NamedTuple):
     def holds(self, now: int) -> bool:
         """Return whether it holds at a stamp."""
         return not self.ended and self.since <= now < self.until
+
+
+class DataRead(NamedTuple):
+    """A run that read a dataset, told ``by`` somebody: its id, the job in words, its first and last
+    stamp, and the grant that it had, "" if none was found.
+    """
+
+    dataset: str
+    run: str
+    job: str
+    by: str
+    first: int
+    last: int
+    granted: str
 
 
 class SessionRow(NamedTuple):
@@ -283,6 +298,21 @@ class Queries:
         """Return when keys were last used, by digest: stamps of whole minutes."""
         wanted = select(KEY_USE.c.digest, KEY_USE.c.used).where(KEY_USE.c.ledger == ledger)
         return {bytes(row[0]): row[1] for row in self._rows(wanted)}
+
+    def reads_of(self, ledger: str, run: str) -> list[DataRead]:
+        """Return what a run has read."""
+        return self._reads((DATA_READ.c.ledger == ledger) & (DATA_READ.c.run == run), 1_000)
+
+    def ungranted(self, ledger: str, since: int = 0, most: int = 1_000) -> list[DataRead]:
+        """Return the reads without a grant that went on after a stamp, the latest first."""
+        without = (DATA_READ.c.ledger == ledger) & (DATA_READ.c.granted == "")
+        return self._reads(without & (DATA_READ.c.last >= since), most)
+
+    def _reads(self, wanted: Any, most: int) -> list[DataRead]:
+        columns = [DATA_READ.c[name] for name in DataRead._fields]
+        order = DATA_READ.c.last.desc(), DATA_READ.c.dataset, DATA_READ.c.run
+        rows = self._rows(select(*columns).where(wanted).order_by(*order).limit(most))
+        return [DataRead(*row) for row in rows]
 
     def uses(self, digest: bytes) -> list[Use]:
         """Return the datasets of all ledgers that are the data of this digest, the first first."""

@@ -170,6 +170,7 @@ MUTE: Final = Table(
     _column("ended_by", Text),
 )
 """A kind of alert that is not told for a while: until when, who said so, and why."""
+
 KEY_USE: Final = Table(
     "key_use",
     METADATA,
@@ -178,3 +179,17 @@ KEY_USE: Final = Table(
     _column("used", BigInteger),
 )
 """When the key of a digest was last used, to the minute. It decides nothing."""
+
+DATA_READ: Final = Table(
+    "data_read",
+    METADATA,
+    _key("ledger", _NAME),
+    _key("dataset", _NAME),
+    _key("run", _NAME),
+    _column("job", Text),
+    _column("by", Text),
+    _column("first", BigInteger),
+    _column("last", BigInteger),
+    _column("granted", _NAME),
+)
+"""A run that read a dataset, by the word of whoever told so: when, and under which grant."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, delete, insert, update
+from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
 
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Node, Tree, leaf_hash
@@ -16,6 +16,7 @@ from accountant.store.queries import (
     NEVER,
     AlertRow,
     Callback,
+    DataRead,
     Mute,
     Queries,
     SessionRow,
@@ -28,6 +29,7 @@ from accountant.store.tables import (
     CALLBACK,
     CHECKPOINT,
     COSIGNATURE,
+    DATA_READ,
     DATA_USE,
     KEY_USE,
     MUTE,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from accountant.store.ledgers import Ledgers
 
 T = TypeVar("T")
+_AT_ONCE: Final = 500
+"""Values that one statement names."""
 
 
 class Locked(NamedTuple):
@@ -254,6 +258,25 @@ class Writing(Queries):
         if later:
             which = (KEY_USE.c.ledger == ledger) & KEY_USE.c.digest.in_(later)
             self._execute(update(KEY_USE).where(which).values(used=minute))
+
+    def note_reads(self, ledger: str, rows: Sequence[DataRead], most: int) -> None:
+        """Note runs that read data, each in place of what was known of it. Of more than ``most`` of
+        a ledger the oldest go, first those that had a grant.
+        """
+        of_ledger = DATA_READ.c.ledger == ledger
+        place = tuple_(DATA_READ.c.dataset, DATA_READ.c.run)
+        self._execute(
+            delete(DATA_READ).where(of_ledger, place.in_([(one.dataset, one.run) for one in rows]))
+        )
+        self._execute(insert(DATA_READ).values([{"ledger": ledger} | r._asdict() for r in rows]))
+        count = select(func.count()).select_from(DATA_READ).where(of_ledger)
+        if (over := self._rows(count)[0][0] - most) > 0:
+            order = (DATA_READ.c.granted == "").asc(), DATA_READ.c.last.asc()
+            wanted = select(DATA_READ.c.dataset, DATA_READ.c.run).where(of_ledger)
+            oldest = self._rows(wanted.order_by(*order).limit(over + most // 20))
+            for start in range(0, len(oldest), _AT_ONCE):
+                some = [tuple(row) for row in oldest[start : start + _AT_ONCE]]
+                self._execute(delete(DATA_READ).where(of_ledger, place.in_(some)))
 
     def erase_texts(self, ledger: str, sequence: int, fields: Sequence[str]) -> None:
         """Erase texts of one event; with the commit they are gone from the file."""

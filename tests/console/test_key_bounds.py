@@ -23,7 +23,7 @@ GRANT = ask(laplace("0.01"))
 OPEN = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 """Calls without a key."""
 ENTRY = {"/console/static/{name}"}
-OWN = {"/console", "/console/session", "/console/signout", "/v1/keys/rotate"}
+OWN = {"/console", "/console/session", "/console/signout", "/v1/keys/rotate", "/api/v1/lineage"}
 """Of no population: the visitor's own, or showing only what their key reaches."""
 VALUES = {
     "population": "other",

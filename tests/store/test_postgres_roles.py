@@ -105,7 +105,11 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
     appended = ("event", "node", "checkpoint", "cosignature", "ledger_head", "text", "data_use")
     assert rights == {(table, right) for table in appended for right in ("SELECT", "INSERT")} | {
         ("text", "DELETE"),
-        *((t, right) for t in ("callback", "session") for right in ("SELECT", "INSERT", "DELETE")),
+        *(
+            (t, right)
+            for t in ("callback", "session", "data_read")
+            for right in ("SELECT", "INSERT", "DELETE")
+        ),
         *((t, r) for t in ("alert", "alert_mute", "key_use") for r in ("SELECT", "INSERT")),
     }
     columns = filled.run(

@@ -247,6 +247,20 @@ class Erased(TypedDict):
     sequence: Annotated[int, "the event that records it"]
 
 
+class Read(TypedDict):
+    """A registered dataset that a run reads."""
+
+    population: Annotated[str, "of which population"]
+    dataset: Annotated[str, "its id there"]
+    granted: Annotated[bool, "a grant was found, in this event of the run or an earlier one"]
+
+
+class Lineage(TypedDict):
+    """What a run reads of the registered data that the key reaches."""
+
+    reads: Annotated[list[Read], "each dataset, in every population that has it"]
+
+
 class Verified(Stamped):
     """A verification that is on record."""
 

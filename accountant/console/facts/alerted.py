@@ -24,6 +24,7 @@ from accountant.console.facts.alerts import (
     OpenProposal,
     alerts,
     clock_alert,
+    read_alerts,
     unusable,
 )
 from accountant.console.facts.home import custody
@@ -85,7 +86,13 @@ def look(
             _log.warning("a ledger was not looked at", ledger=population, reason=str(error))
         else:
             if not isinstance(found, Behind):
-                yield population, found
+                yield population, [*found, *_reads(service, population, now)]
+
+
+def _reads(service: Service, population: str, now: int) -> list[Alert]:
+    """Return the alerts of what was read today, a day of UTC, without a grant."""
+    today = now // DAY * DAY
+    return read_alerts(population, service.ledgers.ungranted(population, today), now) if now else []
 
 
 def alerts_of(page: Page, terms: Terms) -> list[Alert]:

@@ -7,7 +7,7 @@ texts, and no names but those of datasets, rules, policies and clients.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from functools import partial
 from typing import Final
@@ -22,6 +22,7 @@ from accountant.privacy.units import INFINITE
 from accountant.reporting.numbers import counted, day, minute, percent_of, places, up
 from accountant.reporting.verdict import in_words
 from accountant.runtime.clock import Doubt
+from accountant.store.ledgers import DataRead
 
 DAY: Final = 86_400 * SECOND
 
@@ -114,6 +115,19 @@ def alerts(population: str, facts: Facts, terms: Terms) -> list[Alert]:
         text = f"{population}: {what} refused today, {day(today)}."
         found.append(Alert("refusal", f"refusal/{today}", text, "ledger"))
     return sorted(found, key=lambda one: KINDS.index(one.kind))
+
+
+def read_alerts(population: str, reads: Iterable[DataRead], now: int) -> list[Alert]:
+    """Return the alerts of runs that read data without a grant: one a day for each dataset."""
+    by_dataset: dict[str, list[DataRead]] = {}
+    for one in reads:
+        by_dataset.setdefault(one.dataset, []).append(one)
+    today, found = rfc3339(now)[:10], []
+    for dataset, runs in sorted(by_dataset.items()):
+        what = counted(len(runs), "run")
+        text = f"{population}: {what} told by {runs[0].by} read {dataset} without a grant."
+        found.append(Alert("read", f"read/{dataset}/{today}", text, "findings", dataset))
+    return found
 
 
 def clock_alert(doubt: Doubt) -> Alert:

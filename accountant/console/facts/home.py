@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from accountant.reporting.numbers import lasted, minute, up
 from accountant.reporting.schema import NotableFacts
 from accountant.reporting.verdict import doubts, in_words
 from accountant.reporting.words import shortened
+from accountant.store.ledgers import DataRead
 
 WEEK: Final = 7
 """Days, of UTC, today included."""
@@ -185,6 +187,23 @@ def _findings(page: Page) -> list[Need]:
             age = lasted((page.now - microseconds(last.time)) / SECOND)
             text = f"Event {last.sequence}, {age} ago: {up(last.epsilon, 3)} epsilon. {meaning}"
             found.append(Need("finding", what, text, f"ledger/{last.sequence}", "Read"))
+    return found[:MOST]
+
+
+def read_needs(reads: Iterable[DataRead], now: int) -> list[Need]:
+    """Return the jobs that read data without a grant lately: each dataset of each as one finding,
+    the latest first.
+    """
+    by_job: dict[tuple[str, str], list[DataRead]] = {}
+    for one in reads:
+        by_job.setdefault((one.job, one.dataset), []).append(one)
+    found = []
+    for (job, dataset), runs in by_job.items():
+        age = lasted((now - max(one.last for one in runs)) / SECOND)
+        several = f" in {len(runs):,} runs" if len(runs) > 1 else ""
+        what = f"{shortened(job, 80)} read {dataset} without a grant{several}."
+        text = f"Last {age} ago, by what {runs[0].by} told. Nothing was charged for it."
+        found.append(Need("finding", what, text, "findings", "Read"))
     return found[:MOST]
 
 

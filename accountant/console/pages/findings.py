@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fastapi.responses import HTMLResponse
 
 from accountant.console.access import pages
 from accountant.console.facts.findings import findings, open_grants
 from accountant.console.framing import Overseen, Population
+from accountant.ledger.events import rfc3339
 from accountant.reporting.numbers import counted
 
 router = pages()
+MOST: Final = 200
+"""Reads without a grant that are listed, the latest."""
 
 
 @router.get("/{population}/findings")
 def show_findings(population: Population, visit: Overseen) -> HTMLResponse:
     """Show what somebody should look into."""
     found = visit.ask(population, findings)
-    total = sum(one.total for one in found.sorts)
+    reads = visit.service.ledgers.ungranted(population, most=MOST)
+    total = sum(one.total for one in found.sorts) + len(reads)
     headline = f"{counted(total, 'finding')} in this ledger" if total else "Nothing was found"
     held = visit.ask(population, open_grants)
     return visit.page(
-        "findings.html.j2", "findings", population, found=found, headline=headline, held=held
+        "findings.html.j2",
+        "findings",
+        population,
+        found=found,
+        reads=[(one, rfc3339(one.last)) for one in reads],
+        headline=headline,
+        held=held,
     )
 
 

@@ -10,13 +10,15 @@ from typing import Annotated, Any, Final
 from fastapi import Query
 from fastapi.responses import HTMLResponse
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accountant.budget.errors import Problem
 from accountant.console.access import pages
 from accountant.console.facts.accounts import Row
-from accountant.console.facts.home import KINDS, MOST_ROWS, HomeFacts, Need, home
+from accountant.console.facts.home import KINDS, MOST_ROWS, WEEK, HomeFacts, Need, home, read_needs
 from accountant.console.framing import OverseenAnywhere, Visit
 from accountant.ledger.events import microseconds
+from accountant.reporting.activity import DAY
 from accountant.reporting.custody import LedgerFacts
 from accountant.reporting.desk import Behind
 from accountant.reporting.numbers import counted, lasted
@@ -67,7 +69,12 @@ def show_home(
 def _looked_at(visit: Visit, name: str) -> HomeFacts | Behind | Unread:
     """Return the facts of one population. A ledger that is damaged does not hide the others."""
     try:
-        return visit.look(name, home)
+        found = visit.look(name, home)
+        if isinstance(found, HomeFacts):
+            since = visit.now - WEEK * DAY
+            needs = read_needs(visit.service.ledgers.ungranted(name, since), visit.now)
+            return replace(found, needs=(*found.needs, *needs))
+        return found
     except (Problem, StoreError) as error:
         return Unread(name, getattr(error, "detail", str(error)))
 
