@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
@@ -68,8 +68,11 @@ class RunEvent(BaseModel, frozen=True, extra="allow"):
     """An OpenLineage run event; what it says beside is passed over."""
 
     time: AwareDatetime = Field(alias="eventTime", description="when, with a time zone")
-    type: Literal["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"] = Field(
-        "OTHER", alias="eventType", description="how far the run is"
+    type: str = Field(
+        "OTHER",
+        alias="eventType",
+        pattern="^(START|RUNNING|COMPLETE|ABORT|FAIL|OTHER)$",
+        description="`START`, `RUNNING`, `COMPLETE`, `ABORT`, `FAIL` or `OTHER`",
     )
     run: LineageRun = Field(description="the run")
     job: LineageJob = Field(description="of which job")
