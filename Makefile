@@ -33,11 +33,15 @@ examples: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m handbook
 
+# Half as many workers again as cores: a quarter of the time a test of a service waits for a time limit
+# or for another process, and nobody would use its core meanwhile.
+WORKERS = $(shell $(PYTHON) -c 'import os; print((3 * os.cpu_count() + 1) // 2)')
+
 # What runs where the pipelines are has suites of its own: `make test-pipelines`, `make test-adapters`.
 PIPELINES := tests/queries tests/cli/remote tests/examples tests/peers
 test: $(STAMP)
 	$(BIN)/python -m pytest --ignore=tests/foreign --ignore=tests/adapters --ignore=tests/browser \
-		$(PIPELINES:%=--ignore=%) -n auto --dist loadgroup
+		$(PIPELINES:%=--ignore=%) -n $(WORKERS) --dist loadgroup
 
 # Queries draw many thousand times: accuracy, empirical epsilons, and variants that are broken. The
 # command line over HTTP starts some hundred processes, the examples run whole, and the workloads of

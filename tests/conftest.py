@@ -54,7 +54,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
-    """Looks for no garbage among what is collected: all of it is needed to the end."""
+    """Looks for no garbage among what is collected: all of it is needed to the end. After that it
+    is looked for less often than usual.
+    """
     gc.disable()
     try:
         return (yield)
@@ -62,6 +64,7 @@ def pytest_collection() -> Iterator[Any]:
         gc.enable()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(5_000, 10, 10)
 
 
 @pytest.fixture(autouse=True, scope="session")

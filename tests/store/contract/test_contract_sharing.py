@@ -9,14 +9,17 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
 from places import File, Place
 from support import START, Clock, World, ask, clean, hundredth, laplace, make, snapshot
 
 from accountant.budget.commands import Envelope
 from accountant.budget.facts import grant_in
 from accountant.runtime.service import Service
+from accountant.store import ledgers, postgres, sqlite
 from accountant.store.ledgers import Ledgers
 
+SHORT_WAIT_MS = 3_000
 RACER = """
 import json, sys
 from accountant.budget.commands import Envelope, command_from_json
@@ -131,12 +134,15 @@ def test_a_restart_rebuilds_the_same_state(world: Callable[..., World]) -> None:
 
 
 def test_who_keeps_the_lock_does_not_stop_readers(
-    world: Callable[..., World], place: Place
+    world: Callable[..., World], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While another process keeps the database, reading goes on and writing ends in a 503. Who
     still waits when it lets go is answered; but where a file has one writer, one has waited for
     all, and the others are told at once.
     """
+    for module in (ledgers, sqlite):  # as they are used, so that nobody waits for ten seconds
+        monkeypatch.setattr(module, "WAIT_MS", SHORT_WAIT_MS)
+    monkeypatch.setitem(postgres._LIMITS, "lock_timeout", SHORT_WAIT_MS)
     made, one_writer = world().hospital(), isinstance(place, File)
     answers: list[int] = []
 
