@@ -11,7 +11,7 @@ from support import laplace, make
 from accountant.budget.commands import Envelope
 from accountant.budget.grants import Grant, Grants, Settled
 from accountant.budget.idempotency import DIGEST, IdempotencyIndex
-from accountant.budget.population.selection import EVERYONE
+from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.budget.reach import Reach
 from accountant.privacy.units import NOTHING
 
@@ -57,6 +57,21 @@ def test_what_is_kept_of_commands_takes_what_it_needs() -> None:
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 1_000 * len(asks)
+
+
+def test_a_selection_is_kept_without_what_was_worked_out_of_it() -> None:
+    """A grant that is kept holds the boxes of its cells alone, whichever of layouts and masks were
+    made of them.
+    """
+    for make_some in (lambda s: s.layouts, lambda s: s.mask((4, 3)), lambda s: s.outside((4, 3))):
+        for side in (range(1, 3), frozenset((0, 2))):
+            selection = Selection(everyone=False, boxes=((side, range(3)),))
+            assert selection.bare() is selection
+            make_some(selection)
+            kept = selection.bare()
+            assert kept == selection
+            assert kept._layouts is kept._mask is kept._outside is None
+            assert selection.views == (side == range(1, 3))
 
 
 def grant(sequence: int, *, session: bool = False) -> Grant:

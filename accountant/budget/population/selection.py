@@ -151,7 +151,7 @@ class Selection:
 
     def bare(self) -> Selection:
         """Return the same cells without layouts and masks, which take several kilobytes."""
-        if self.everyone or self._layouts is None:
+        if self.everyone or (self._layouts is None and self._mask is None):
             return self
         if self._bare is None:
             object.__setattr__(self, "_bare", Selection(False, self.boxes))
@@ -175,6 +175,8 @@ class Selection:
     @property
     def views(self) -> bool:
         """True if indexing gives a view of the cells of every box."""
+        if self._layouts is None and any(map(_has_gaps, self.boxes)):
+            return False  # a request's group may have no other use for its layouts
         return all([layout.views for layout in self.layouts])  # noqa: C419 a generator takes longer
 
     @property
@@ -205,6 +207,10 @@ class Selection:
     def __or__(self, other: Selection) -> Selection:
         """Return the union of both, which must be disjoint."""
         return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
+
+
+def _has_gaps(box: Box) -> bool:
+    return frozenset in map(type, box)
 
 
 @lru_cache(maxsize=2_048)

@@ -212,9 +212,11 @@ class View:
 
     def _beside(self, key: AccountKey) -> Beside | None:
         """Return an account over the selected cells beside what allotments keep of it."""
+        if not (keeps := self._route.keeps.get(key)):
+            return None
         kept = [
             Kept(one.epoch.capacity, self._account(one.key))
-            for one in self._route.keeps.get(key, ())
+            for one in keeps
             if one.rule.stands(self.now)
         ]
         return Beside(self._account(key), self._selection, kept) if kept else None
