@@ -16,7 +16,12 @@ What pipelines import, as the code documents it. Start with
 [answer a query](../how-to/answer-a-query.md).
 """
 _WIDTH: Final = 84
-MODULES: Final = ("accountant.client", "accountant.queries", "accountant.testing")
+MODULES: Final = (
+    "accountant.client",
+    "accountant.client.results",
+    "accountant.queries",
+    "accountant.testing",
+)
 """The modules whose public names are shown."""
 
 
@@ -32,8 +37,17 @@ def page() -> str:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return the names that a module exports."""
-    return sorted(module.__all__, key=str.casefold)
+    """Return the names that a module exports, or else the classes and functions that it defines."""
+    exported = getattr(module, "__all__", None)
+    if exported is None:
+        here = {name for name, value in vars(module).items() if _defined_in(module, value)}
+        exported = [name for name in here if not name.startswith("_")]
+    return sorted(exported, key=str.casefold)
+
+
+def _defined_in(module: ModuleType, value: Any) -> bool:
+    of_code = isinstance(value, type) or inspect.isroutine(value)
+    return of_code and getattr(value, "__module__", "") == module.__name__
 
 
 def methods(kind: type) -> dict[str, Any]:
