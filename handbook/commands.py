@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -120,5 +121,5 @@ def _sentence(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a help text as Markdown: words in angle brackets and braces are no markup."""
-    return text.replace("<", "\\<")
+    """Return a help text as Markdown: options are code, and words in angle brackets no markup."""
+    return re.sub(r"(?<![`\w-])(--[a-z][\w-]*)", r"`\1`", text.replace("<", "\\<"))

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from textwrap import dedent
 from types import ModuleType
 from typing import Any, Final
 
@@ -88,7 +89,8 @@ def _signature(name: str, value: Any) -> str:
         return prefix + name
     parts = list(_parameters(signature))
     returns = signature.return_annotation
-    end = "" if returns is inspect.Signature.empty else f" -> {_annotation(returns)}"
+    said = returns is not inspect.Signature.empty and not isinstance(value, type)
+    end = f" -> {_annotation(returns)}" if said else ""
     line = f"{prefix}{name}({', '.join(parts)}){end}"
     if len(line) <= _WIDTH:
         return line
@@ -129,7 +131,7 @@ def _annotation(value: Any) -> str:
 
 def _docstring(value: Any) -> str:
     """Return a docstring as Markdown: what follows ``::`` is code."""
-    text = inspect.getdoc(value) or ""
-    text = re.sub(r"^::$\n", "", text, flags=re.MULTILINE)
-    text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
-    return text.replace("<", "\\<") + "\n"
+    parts = re.split(r"::\n\n((?: {4}.*\n|\n)+)", f"{inspect.getdoc(value) or ''}\n")
+    words = [re.sub(r"(?<=\S)$", ":", one) if one is not parts[-1] else one for one in parts[::2]]
+    code = [f"\n\n```python\n{dedent(one).strip()}\n```\n\n" for one in parts[1::2]] + [""]
+    return "".join(one.replace("<", "\\<") + two for one, two in zip(words, code, strict=True))

@@ -186,7 +186,12 @@ def test_every_command_below_another_is_told_of() -> None:
 
 
 def test_the_python_reference_explains_each_name() -> None:
-    """Each public name that is a class or a function, and each method, has a docstring."""
+    """Each public name that is a class or a function, and each method, has a docstring; code in
+    one is shown as code.
+    """
+    page = python_reference.page()
+    assert not re.search("::$", page, re.MULTILINE)
+    assert "```python\nfrom accountant.client import Client, laplace\n" in page
     for module in _modules():
         for name in python_reference.public_names(module):
             value = getattr(module, name)
