@@ -10,28 +10,12 @@ from typing import Any
 
 import pytest
 from support import Served, World
-from test_tutorial import requests, send
+from test_tutorial import first_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/tutorial/first-answer.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.+?)^```", PAGE, re.DOTALL | re.MULTILINE)
 EXPORTS = dict(re.findall(r"^export (\w+)=(\S+)$", PAGE, re.MULTILINE))
-
-
-def first_page(there: World) -> None:
-    """Sends what the first page of the tutorial sends."""
-    shell = {
-        "$base": "/v1/populations/visitors",
-        "$ADMIN": there.secrets["admin"],
-        "$OFFICER": there.secrets["officer"],
-        "$PIPELINE": there.secrets["pipeline"],
-    }
-    for words in requests("docs/tutorial/first-ledger.md"):
-        answer = send(there, words, shell)
-        if answer.status_code == 202:
-            shell["$digest"] = answer.json()["digest"]
-        if answer.status_code == 201:
-            shell["$grant"] = answer.json()["id"]
 
 
 @pytest.fixture
@@ -42,8 +26,7 @@ def told(
     capsys: pytest.CaptureFixture[str],
 ) -> tuple[dict[str, Any], str]:
     """What the page's names stand for in the end, and what it prints, in an empty folder."""
-    there = world()
-    first_page(there)
+    there = first_ledger(world())
     served = Served(there.service, there.settings, there.publisher)
     stands_for = {"http://127.0.0.1:8321": f"http://127.0.0.1:{served.port}"}
     stands_for |= {"$PIPELINE": there.secrets["pipeline"]}

@@ -61,19 +61,26 @@ def test_requests_are_answered_as_told(page: str, world: Callable[..., World]) -
     assert (again.status_code, again.headers["Idempotent-Replay"]) == (201, "true")
 
 
+def first_ledger(there: World) -> World:
+    """Sends what the first page of the tutorial sends."""
+    shell = {"$base": "/v1/populations/visitors"}
+    shell |= {f"${role.upper()}": there.secrets[role] for role in ("admin", "officer", "pipeline")}
+    for words in requests("docs/tutorial/first-ledger.md"):
+        answer = send(there, words, shell)
+        if answer.status_code == 202:
+            shell["$digest"] = answer.json()["digest"]
+        if answer.status_code == 201:
+            shell["$grant"] = answer.json()["id"]
+    return there
+
+
 def test_the_ledger_is_looked_at_and_checked(
     world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tutorial's last commands, beside the database of its first ones: Japan has spent 0.5, the
     report is written, and every decision is the same again.
     """
-    there = world()
-    shell = {"$base": "/v1/populations/visitors"}
-    shell |= {f"${role.upper()}": there.secrets[role] for role in ("admin", "officer", "pipeline")}
-    for words in requests("docs/tutorial/first-ledger.md"):
-        answer = send(there, words, shell)
-        shell |= {"$digest": answer.json()["digest"]} if answer.status_code == 202 else {}
-        shell |= {"$grant": answer.json()["id"]} if answer.status_code == 201 else {}
+    there = first_ledger(world())
     last = [one for one in blocks() if one.page == "docs/tutorial/first-ledger.md"][-1]
     home = {"ACCOUNTANT_DATABASE_URL": there.url, "ACCOUNTANT_HOME": str(there.settings.home)}
     monkeypatch.chdir(tmp_path)

@@ -1,0 +1,76 @@
+"""The commands that pages show beside a database are run, on the ledger of the tutorial."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cli.here import accountant
+from fences import blocks, commands_of
+from support import World
+from test_tutorial import first_ledger
+
+KEY = "'example.org/visitors+…'"
+"""How pages write a verifier key."""
+LAPLACE = {"kind": "laplace", "sensitivity": "1", "scale": "20"}
+REQUEST = {"dataset": "visits", "mechanisms": [LAPLACE]}
+SHOWN: dict[str, tuple[slice, dict[str, str]]] = {
+    "docs/how-to/back-up.md": (
+        slice(1),
+        {"/backup/": "{folder}/", "/etc/accountant/": "{folder}/"},
+    ),
+    "docs/how-to/choose-epsilon.md": (slice(2), {}),
+    "docs/how-to/evidence-for-an-auditor.md": (slice(2), {KEY: "'{key}'"}),
+    "docs/how-to/get-alerts.md": (slice(1, 2), {"clinic": "visitors"}),
+    "docs/how-to/operate.md": (slice(1), {"/etc/prometheus": "{folder}"}),
+    "docs/how-to/record-after-the-fact.md": (slice(1), {}),
+    "docs/how-to/sign-a-report.md": (
+        slice(1),
+        {"fair-survey": "visitors", "marriages": "visits", "2026-10": "{month}"}
+        | {"--from 2026-07-01 --to 2026-09-30": "--from {month}-01"},
+    ),
+    "docs/how-to/sign-in.md": (slice(1, 2), {}),
+}
+"""Pages, with which of their blocks of shell are run, and what stands for the reader's own folders,
+names and months.
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the pages leave to the reader, in the folder where commands are run."""
+    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+    (tmp_path / "queries.json").write_text(json.dumps([LAPLACE]))
+    (tmp_path / "invocations.jsonl").write_text(json.dumps(REQUEST) + "\n")
+    (tmp_path / "backup-passphrase").write_text("correct horse battery staple")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_commands_end_well(world: Callable[..., World], files: Path) -> None:
+    """Each command of these pages, in order, beside the database: exit code 0."""
+    there, month = first_ledger(world()), f"{datetime.now(UTC):%Y-%m}"
+    home = {"ACCOUNTANT_DATABASE_URL": there.url, "ACCOUNTANT_HOME": str(there.settings.home)}
+    said = accountant("export", "-p", "visitors", "first.tar", **home)
+    with tarfile.open("first.tar") as bundle:
+        keys = bundle.extractfile("keys")
+        assert keys, said
+        key = keys.read().decode().splitlines()[0]
+    stands_for = {"key": key, "folder": str(files), "month": month}
+    wrong: list[object] = []
+    for page, (which, own) in SHOWN.items():
+        code = [one for one in blocks() if (one.page, one.language) == (page, "sh")][which]
+        script = "".join(block.code for block in code)
+        for shown, meant in own.items():
+            assert shown in script, (page, shown)
+            script = script.replace(shown, meant.format(**stands_for))
+        run = [words[1:] for words in commands_of(script) if words[0] == "accountant"]
+        assert run, page
+        for words in run:
+            done = accountant(*words, **home)
+            wrong += [] if done.code == 0 else [(page, words, done)]
+    assert not wrong
