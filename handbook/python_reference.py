@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from importlib import import_module
 from textwrap import dedent
 from types import ModuleType
 from typing import Any, Final
+
+from handbook.catalogue import ROOT
 
 _FIRST: Final = """# Python reference
 
@@ -24,6 +27,15 @@ MODULES: Final = (
     "accountant.testing",
 )
 """The modules whose public names are shown."""
+_ADAPTERS: Final = ROOT / "accountant/adapters"
+_OF_ADAPTERS: Final = """
+## Adapters
+
+An adapter needs its library, and says in its first line what it cannot see. How to use them:
+[OpenDP](../how-to/opendp.md), [other libraries](../how-to/adapters.md),
+[training](../how-to/adapters-training.md), [SQL](../how-to/adapters-sql.md),
+[orchestrators](../how-to/orchestrators.md).
+"""
 
 
 def page() -> str:
@@ -34,7 +46,23 @@ def page() -> str:
         lines += [f"\n## {name}\n", _docstring(module)]
         for public in public_names(module):
             lines += _shown(public, getattr(module, public))
+    lines.append(_OF_ADAPTERS)
+    for name, docstring in adapters().items():
+        lines += [f"\n### `{name}`\n", docstring]
     return "\n".join(lines)
+
+
+def adapters() -> dict[str, str]:
+    """Return what each adapter says of itself, by the name of its module. Its file is read and not
+    imported, for that would import its library.
+    """
+    found = {}
+    for path in sorted(_ADAPTERS.glob("[a-z]*")):
+        file = path / "__init__.py" if path.is_dir() else path
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        if "; cannot see" in text.partition("\n")[0]:
+            found[f"accountant.adapters.{path.stem}"] = _markdown(text)
+    return found
 
 
 def public_names(module: ModuleType) -> list[str]:
@@ -130,8 +158,12 @@ def _annotation(value: Any) -> str:
 
 
 def _docstring(value: Any) -> str:
+    return _markdown(inspect.getdoc(value) or "")
+
+
+def _markdown(docstring: str) -> str:
     """Return a docstring as Markdown: what follows ``::`` is code."""
-    parts = re.split(r"::\n\n((?: {4}.*\n|\n)+)", f"{inspect.getdoc(value) or ''}\n")
+    parts = re.split(r"::\n\n((?: {4}.*\n|\n)+)", f"{docstring}\n")
     words = [re.sub(r"(?<=\S)$", ":", one) if one is not parts[-1] else one for one in parts[::2]]
     code = [f"\n\n```python\n{dedent(one).strip()}\n```\n\n" for one in parts[1::2]] + [""]
     return "".join(one.replace("<", "\\<") + two for one, two in zip(words, code, strict=True))

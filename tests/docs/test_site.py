@@ -51,10 +51,19 @@ THINGS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "calls": ("reference/http.html", lambda: {example.call for example in STORY}),
     "the client's names": (
         "reference/python.html",
-        lambda: [name for one in _modules() for name in python_reference.public_names(one)],
+        lambda: [
+            *(name for one in _modules() for name in python_reference.public_names(one)),
+            *(f"accountant.adapters.{one}" for one in _adapters()),
+        ],
     ),
 }
 """What has to be documented, by the page that has a heading or a row for each of them."""
+
+
+def _adapters() -> set[str]:
+    """The adapters, without what they share."""
+    files = {path.stem for path in (ROOT / "accountant/adapters").glob("[a-z]*")}
+    return files - {"libraries", "shared_training", "tasks"}
 
 
 def _modules() -> list[ModuleType]:
