@@ -375,7 +375,7 @@ def cells_of(sums: Sums) -> list[tuple[int, ...]]:
     if sums.classes is not None:
         found = sums.classes.spread(found)
     flat = found.reshape(2 * sums.rows, -1)
-    return [tuple(int(v) for v in column) for column in flat.T]
+    return list(map(tuple, flat.T.tolist()))
 
 
 def snapshot(state: State) -> dict[str, Any]:

@@ -214,9 +214,9 @@ class LineFilter(Filter, ABC):
         """Draw the lines of ``limit``, at the orders chosen for ``limit.chosen_for``."""
 
     def lines(self, limit: Limit) -> tuple[Line, ...]:
-        """Return the lines of ``limit``, drawn once."""
+        """Return the lines of ``limit``, drawn once, as those of its equals are."""
         if (lines := limit.lines.get(self.name)) is None:
-            lines = limit.lines[self.name] = self.draw(limit)
+            lines = limit.lines[self.name] = _drawn(self, limit)
         return lines
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
@@ -250,6 +250,11 @@ class LineFilter(Filter, ABC):
         before shifts the line by itself, and Ville's inequality starts from there.
         """
         return Fraction(line.d, line.a)
+
+
+@lru_cache(maxsize=1024)
+def _drawn(gate: LineFilter, limit: Limit) -> tuple[Line, ...]:
+    return gate.draw(limit)
 
 
 class Advanced(LineFilter):

@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 from math import ceil
+from operator import add
 from typing import Any
 
 import mpmath
@@ -236,7 +237,7 @@ class Ledger(RuleBasedStateMachine):
             for name in LIMITS:
                 scope = self.scope(name, held)
                 for cell in held.cells:
-                    sums[name, scope, cell] = added(sums[name, scope, cell], charge)
+                    sums[name, scope, cell] = list(map(add, sums[name, scope, cell], charge))
         return sums
 
     def within(self, name: str, total: Sums) -> bool:

@@ -24,8 +24,8 @@ from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.peak import Reading
 from accountant.budget.population.selection import EVERYONE
 from accountant.privacy.balls import above, log
-from accountant.privacy.filters import Capacity, Filter, Limit, axis_under
-from accountant.privacy.units import Axis, Charge, Currency, total
+from accountant.privacy.filters import Capacity, Filter, Limit
+from accountant.privacy.units import SURE, Axis, Charge, Currency, total
 
 SLACK: Final = mpmath.mpf("1e-25")
 
@@ -53,6 +53,11 @@ class Finite:
             and hockey_stick(self.p, self.q, self.ratio) <= self.delta
             and hockey_stick(self.q, self.p, self.ratio) <= self.delta
         )
+
+    @cached_property
+    def floats(self) -> list[tuple[float, float]]:
+        """(P, Q) of each answer, for the search."""
+        return [(float(a), float(b)) for a, b in zip(self.p, self.q, strict=True)]
 
     @cached_property
     def epsilon(self) -> Fraction:
@@ -89,13 +94,17 @@ class Finite:
                 alpha = beta = Fraction(0)
                 for i in order[:-1]:  # the corners of the trade-off curve, by Neyman and Pearson
                     alpha, beta = alpha + p[i], beta + q[i]
-                    found = max(found, quantile(1 - alpha) - quantile(1 - beta), found)
                     found = max(found, quantile(beta) - quantile(alpha))
             return Fraction(int(mpmath.ceil((found + SLACK) * 10**30)), 10**30)
 
 
 def quantile(p: Fraction) -> mpmath.mpf:
-    """Of the normal distribution."""
+    """Of the normal distribution, at forty digits. P one way round is 1 - P the other."""
+    return -_lower_quantile(1 - p) if 2 * p > 1 else _lower_quantile(p)
+
+
+@cache
+def _lower_quantile(p: Fraction) -> mpmath.mpf:
     return mpmath.sqrt(2) * mpmath.erfinv(2 * real(p) - 1)
 
 
@@ -191,12 +200,11 @@ def fits(used: Charge, charge: Charge, capacity: Capacity) -> bool:
 
 def admission(filter_: Filter, limit: Limit, capacity: Capacity | None = None) -> Admits:
     """The product's own admission, on one cell."""
-    axis, most = axis_under(limit), capacity or filter_.capacity(limit)
+    most = capacity or filter_.capacity(limit)
+    axis = (*SURE, *most.currencies)  # the others take no part: valuing them would only take time
     orders = {c: Fraction(c.order) for c in axis if c.order is not None}
-    if filter_.name == "zcdp":
+    if Currency.RHO in axis:
         orders[Currency.RHO] = Fraction(filter_.lines(limit)[0].order)
-    else:
-        axis = tuple(c for c in axis if c != Currency.RHO)
 
     @cache
     def charge(mechanism: Finite) -> Charge:
@@ -250,8 +258,7 @@ def best_attack(
             return best, choice
         for mechanism in moves(path):
             children = [
-                value(p * float(a), q * float(b), (*path, mechanism), left - 1)
-                for a, b in zip(mechanism.p, mechanism.q, strict=True)
+                value(p * a, q * b, (*path, mechanism), left - 1) for a, b in mechanism.floats
             ]
             found = sum(child[0] for child in children)
             if found > best:
