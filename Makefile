@@ -73,7 +73,7 @@ test-crash: $(STAMP)
 	CRASH_EFFORT=heavy $(BIN)/python -m pytest tests/crash -rs -n 2 --dist worksteal
 
 # The console in a real Chromium: what each role does, and every page at four widths, light and dark,
-# against the rules of axe. The system's browser is used (as root, apt brings it); what drives it has
+# against the rules of axe; the documentation likewise, from a folder, with its search. The system's browser is used (as root, apt brings it); what drives it has
 # a venv of its own. PICTURES=folder keeps a picture of each page.
 test-browser: $(STAMP) .venv-browser/.installed
 	@command -v chromium >/dev/null || [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null || \
