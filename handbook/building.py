@@ -168,13 +168,14 @@ class _Writer:
             place = self._listed.index(page)
             before = self._listed[place - 1] if place else None
             after = self._listed[place + 1] if place + 1 < len(self._listed) else None
-        body = Markup(rendered.html)  # noqa: S704 made from our own Markdown
+        heading, end, body = rendered.html.partition("</h1>\n")
         headings = [one for one in rendered.entries if one.level in (2, 3)]
         self.write(
             page.address,
             "page.html.j2",
             title=page.title,
-            body=body,
+            heading=Markup(heading + end),  # noqa: S704 made from our own Markdown
+            body=Markup(body),  # noqa: S704 likewise
             headings=headings if page is not _HTTP else [],
             before=before,
             after=after,
