@@ -9,6 +9,7 @@ from accountant.budget.state import ALL, State
 from accountant.privacy.units import INFINITE
 from accountant.reporting.custody import LedgerFacts, RecoveryFacts
 from accountant.reporting.history import History
+from accountant.reporting.numbers import places, up
 from accountant.reporting.schema import DatasetFacts, Level, Standing, Summary
 from accountant.reporting.words import shortened
 
@@ -157,6 +158,17 @@ def exceeded(standing: Standing) -> str:
         kept = f"of the {limit.own_delta} that the limit keeps for it"
         found.append(f"own delta {total.own_delta} is spent or reserved {kept}")
     return " and ".join(found) or "the limit was exceeded"
+
+
+def is_over(dataset: str, spent: str, limit: str) -> str:
+    """Return that an account is over its limit, by what, rounded, without a full stop."""
+    its = "are over their limit" if dataset == ALL else "is over its limit"
+    over = f"{in_words(dataset)} {its}"
+    if spent == INFINITE:
+        return f"{over}: a loss without any bound was booked, {limit} allowed"
+    if Decimal(spent) > Decimal(limit):
+        return f"{over}: {up(spent, places(limit))} spent, {limit} allowed"
+    return f"{over}: more delta is spent than it keeps"
 
 
 def _watch(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 from browser import signed_in
+from deciding import texts
 from report_desk import DAY, Desk
-from support import World, gaussian, laplace
+from support import SECOND, World, declared, gaussian, laplace
 
 from accountant.console.drawing import FRAMES
 from accountant.console.facts.account import AccountFacts, account
@@ -379,4 +381,32 @@ def test_amounts_that_have_no_bound_are_told_as_such(desk: Desk) -> None:
     assert found.groups is not None
     shown = heat(found.limit, None, found.groups)
     assert [cell.text for cell in shown.rows[0][1]] == ["0.000", "0.000", "∞"]
-    assert told(found, {}, exact=True)["headline"].startswith("d is over its limit: no bound")
+    headline = told(found, {}, exact=True)["headline"]
+    assert headline.startswith("d is over its limit: a loss without any bound was booked")
+
+
+def test_an_account_that_is_over_says_by_what(world: Callable[..., World]) -> None:
+    """Over by a loss without any bound, or by its delta alone: Home, the account and the report of
+    an officer do not state numbers that are within the limit, and promise nothing where nothing is.
+    """
+    made = world().hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n")
+    for name in ("endless", "delta"):
+        assert made.put(f"/datasets/{name}", {"namespace": "n", "name": name}).is_success
+    endless = {"dataset": "endless", "mechanisms": [{"kind": "non_private"}]}
+    assert made.post("/invocations", endless).is_success
+    little = {"dataset": "delta", "mechanisms": [declared("0.01", "1e-5")]}
+    assert made.post("/invocations", little).is_success
+    browser = signed_in(made)
+    today = datetime.fromtimestamp(made.service.time() / SECOND, UTC).date().isoformat()
+    asked = f"kind=officer&dataset=&first={today}&last={today}&format=html"
+    home = texts(browser.get("/console"))
+    report = texts(browser.get(f"/console/fair/reports/file?{asked}"))
+    over = {
+        "endless": "endless is over its limit: a loss without any bound was booked, 1 allowed",
+        "delta": "delta is over its limit: more delta is spent than it keeps",
+    }
+    for name, said in over.items():
+        for page in (home, report, texts(browser.get(f"/console/fair/accounts/{name}"))):
+            assert said in page, name
+    assert "no longer holds; nothing is promised." in home
+    assert "pipeline ran a loss without bound, which went over it (event 6)." in home

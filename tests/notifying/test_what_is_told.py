@@ -72,10 +72,10 @@ def test_a_ledger_that_is_not_the_one_that_was_published() -> None:
         ),
         (
             {"held": "2.8500001", "dataset": "*"},
-            "all datasets together has used 96 % of its limit: 2.851 spent or reserved, "
+            "all datasets together have used 96 % of their limit: 2.851 spent or reserved, "
             "3 allowed (rule yearly).",
         ),
-        ({"held": "infinite"}, "visits is reserved without a bound, 3 allowed (rule yearly)."),
+        ({"held": "infinite"}, "visits: what is reserved has no bound, 3 allowed (rule yearly)."),
         (
             {"spent": "3.25", "held": "3.25", "over": True},
             "visits is over its limit: 3.250 spent, 3 allowed (rule yearly).",
@@ -85,7 +85,10 @@ def test_a_ledger_that_is_not_the_one_that_was_published() -> None:
             "visits is over its limit: a loss without any bound was booked, "
             "3 allowed (rule yearly).",
         ),
-        ({"over": True}, "visits is over the delta of its limit (rule yearly)."),
+        (
+            {"over": True},
+            "visits is over its limit: more delta is spent than it keeps (rule yearly).",
+        ),
         ({"limit": "0", "held": "0", "spent": "0"}, None),
     ],
 )

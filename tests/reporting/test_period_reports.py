@@ -23,6 +23,7 @@ from accountant.budget.errors import Invalid
 from accountant.publishing.publisher import Publisher
 from accountant.reporting import apart
 from accountant.reporting.apart import period_report
+from accountant.reporting.periods import collecting, people, service_keys, told
 from accountant.reporting.periods.making import FORMATS, KINDS, AskedReport, facts_of
 from accountant.reporting.periods.officer import OfficerFacts
 from accountant.reporting.periods.people import PeopleFacts
@@ -92,6 +93,52 @@ def test_it_opens_with_what_to_do_now(clinic: Desk) -> None:
     page = written(third, "html").decode()
     assert page.index("What to do now") < page.index("Accounts")
     assert _officer(clinic, _days(0, 0)).todo == ()
+
+
+def test_what_is_reserved_and_what_a_verification_found_are_told(desk: Desk) -> None:
+    """An account that is near its limit by what is reserved says so; findings of a verification
+    stand until whoever recorded them has none.
+    """
+    desk.hospital("  - {id: a, limit: {epsilon: 1}}\n")
+    desk.record(laplace("0.1"))
+    desk.grant(laplace("0.85"))
+    said = {"size": 4, "root": "0" * 64, "decided": True}
+    desk.do("state_verification", "ada", **said, findings=2)
+    first, second = _officer(desk, _days(0, 0)).todo
+    assert first.startswith("ada verified the first 4 events and recorded 2 findings (event 6).")
+    assert second.startswith("d is near its limit: 0.100 of 1 is spent and 0.850 reserved (rule a)")
+    desk.do("state_verification", "olive", **said, findings=1)
+    desk.do("state_verification", "ada", **said, findings=0)
+    assert [one.split()[0] for one in _officer(desk, _days(0, 0)).todo] == ["olive", "d"]
+
+
+def test_it_says_how_much_of_it_is_left_out(clinic: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows that are not printed, how many the other formats have; of limits that are not told by
+    group, that they are not.
+    """
+    clinic.policy("  - {id: a, limit: {epsilon: 2}}\n  - {id: b, limit: {epsilon: 9}}\n")
+    for number in range(3):
+        clinic.service.credentials.create(f"k{number}", "pipeline", "admin")
+    for module, name, most in (
+        (told, "MOST_ROWS", 1),
+        (people, "MOST_GROUPS", 1),
+        (people, "MOST_LIMITS", 1),
+        (service_keys, "MOST", 2),
+        (collecting, "MOST_CHANGES", 2),
+    ):
+        monkeypatch.setattr(module, name, most)
+    period = _days(0, 7)
+    page = written(_officer(clinic, period), "html").decode()
+    keys = _officer(clinic, period)
+    assert (len(keys.keys), keys.keys_total) == (2, 3)
+    assert f"{keys.decided_total - 1:,} more rows of {keys.decided_total}" in page
+    assert "the CSV and JSON reports have 2." in page
+    assert "1 more row of 3: the CSV and JSON reports have 2." in page
+    groups = facts_of(clinic.ledgers, clinic.name, _asked(clinic, "population", period))
+    page = written(groups, "html").decode()
+
+    assert "1 more row of 2: the CSV and JSON reports have 1." in page
+    assert "1 limit is not told by group, of 2" in page
 
 
 def test_a_period_that_is_over_does_not_change(clinic: Desk) -> None:

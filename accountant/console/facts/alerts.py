@@ -15,12 +15,13 @@ from typing import Final
 from msgspec import Struct
 
 from accountant.budget.facts import SECOND
+from accountant.budget.state import ALL
 from accountant.config.alerts import KINDS, Terms
 from accountant.ledger.events import microseconds, rfc3339
 from accountant.notifying.alerting import Alert
 from accountant.privacy.units import INFINITE
 from accountant.reporting.numbers import counted, day, minute, percent_of, places, up
-from accountant.reporting.verdict import in_words
+from accountant.reporting.verdict import in_words, is_over
 from accountant.runtime.clock import Doubt
 from accountant.store.ledgers import DataRead
 
@@ -197,25 +198,23 @@ def _limit(population: str, one: LimitUse, now: int, terms: Terms) -> Iterator[A
     reached; and that it runs out soon. What is graver covers the thresholds below.
     """
     digits, where = places(one.limit), f"accounts/{one.dataset}"
-    allowed = f"{one.limit} allowed (rule {one.rule})"
     called = f"{population}: {in_words(one.dataset)}"
     names = {share: f"threshold/{one.name}/{share}" for share in sorted(terms.thresholds)}
     about = partial(Alert, place=where, dataset=one.dataset, rule=one.rule)
     if one.over:
-        text = f"{called} is over its limit: {up(one.spent, digits)} spent, {allowed}."
-        if one.spent == INFINITE:
-            text = f"{called} is over its limit: a loss without any bound was booked, {allowed}."
-        elif not _reaches(one, 100):
-            text = f"{called} is over the delta of its limit (rule {one.rule})."
+        over = is_over(one.dataset, one.spent, one.limit)
+        text = f"{population}: {over} (rule {one.rule})."
         covers = tuple(names.values())
         yield about("overrun", f"overrun/{one.name}", text, covers=covers)
         return
     reached = [share for share in names if _reaches(one, share)]
     if reached:
         share, held = percent_of(one.held, one.limit), up(one.held, digits)
-        text = f"{called} has used {share} of its limit: {held} spent or reserved, {allowed}."
+        have = "have used {} of their" if one.dataset == ALL else "has used {} of its"
+        allowed = f"{one.limit} allowed (rule {one.rule})"
+        text = f"{called} {have.format(share)} limit: {held} spent or reserved, {allowed}."
         if one.held == INFINITE:
-            text = f"{called} is reserved without a bound, {allowed}."
+            text = f"{called}: what is reserved has no bound, {allowed}."
         covers = tuple(names[share] for share in reached[:-1])
         yield about("threshold", names[reached[-1]], text, covers=covers)
     soon = now + int(terms.forecast_days * DAY)

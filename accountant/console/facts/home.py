@@ -20,9 +20,9 @@ from accountant.privacy.units import INFINITE, Currency
 from accountant.reporting.activity import DAY, Ending
 from accountant.reporting.custody import LedgerFacts
 from accountant.reporting.desk import Page
-from accountant.reporting.numbers import lasted, minute, up
+from accountant.reporting.numbers import NO_BOUND, lasted, minute, up
 from accountant.reporting.schema import NotableFacts
-from accountant.reporting.verdict import doubts, in_words
+from accountant.reporting.verdict import doubts, is_over
 from accountant.reporting.words import shortened
 from accountant.store.ledgers import DataRead
 
@@ -122,18 +122,15 @@ def _over(page: Page, accounts: tuple[Row, ...]) -> list[Need]:
     for row in accounts:
         if row.status != "over" or row.total is None or row.forecast is None:
             continue
-        name, spent = in_words(row.dataset), up(row.total.spent, 3)
-        since = row.forecast.over_since
-        holds = up(row.total.sum_of_epsilons, 3)
-        promise = "nothing is promised" if INFINITE in holds else f"that of {holds} does"
+        since, holds = row.forecast.over_since, up(row.total.sum_of_epsilons, 3)
+        promise = "nothing is promised" if holds == NO_BOUND else f"that of {holds} does"
         text = f"The promise of rule {row.rule} no longer holds; {promise}."
         if since:
             text = f"Over since {minute(since)}. {text}"
         if last := next((one for one in ran if row.dataset in (ALL, one.dataset)), None):
-            text = (
-                f"{last.client} ran {up(last.epsilon, 3)} over it (event {last.sequence}). {text}"
-            )
-        what = f"{name} is over its limit: {spent} spent, {row.limit} allowed."
+            lost = "a loss without bound" if last.epsilon == INFINITE else up(last.epsilon, 3)
+            text = f"{last.client} ran {lost}, which went over it (event {last.sequence}). {text}"
+        what = f"{is_over(row.dataset, row.total.spent, row.limit or '0')}."
         found.append(Need("over", what, text, f"accounts/{row.dataset}", "See what ran"))
     return found[:MOST]
 
@@ -185,7 +182,8 @@ def _findings(page: Page) -> list[Need]:
             last, times = events[0], one if len(events) == 1 else several.format(len(events))
             what = f"{client} {times}, last on {last.dataset or 'no dataset'}."
             age = lasted((page.now - microseconds(last.time)) / SECOND)
-            text = f"Event {last.sequence}, {age} ago: {up(last.epsilon, 3)} epsilon. {meaning}"
+            lost = "no bound" if last.epsilon == INFINITE else f"{up(last.epsilon, 3)} epsilon"
+            text = f"Event {last.sequence}, {age} ago: {lost}. {meaning}"
             found.append(Need("finding", what, text, f"ledger/{last.sequence}", "Read"))
     return found[:MOST]
 

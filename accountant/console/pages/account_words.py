@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from accountant.budget.state import ALL
 from accountant.console.facts.account import AccountFacts, Limit
 from accountant.reporting.numbers import (
     NO_BOUND,
@@ -16,7 +17,7 @@ from accountant.reporting.numbers import (
     places,
     up,
 )
-from accountant.reporting.verdict import in_words
+from accountant.reporting.verdict import in_words, is_over
 
 MOST_STEPS: Final = 40
 """Rows of the table beside the picture."""
@@ -40,7 +41,7 @@ def headline(facts: AccountFacts) -> str:
     if limit is None:
         return f"No limit covers {in_words(facts.dataset)}"
     if limit.status in ("over", "over_if_reservations_run"):
-        return _over(in_words(facts.dataset), limit)
+        return _over(facts.dataset, limit)
     if limit.total.remaining == "0" or limit.total.together == "0":
         some = "Nothing is left of" if limit.total.remaining == "0" else "Nothing was spent of"
         return f"{some} {limit.epsilon}"
@@ -52,13 +53,13 @@ def headline(facts: AccountFacts) -> str:
     return f"{left}, {enough if more else 'too little for a usual request'}"
 
 
-def _over(name: str, limit: Limit) -> str:
-    digits = places(limit.epsilon)
+def _over(dataset: str, limit: Limit) -> str:
     if limit.status == "over":
-        spent = up(limit.total.spent, digits)
-        return f"{name} is over its limit: {spent} spent, {limit.epsilon} allowed"
-    held = up(limit.total.together, digits)
-    return f"{name} goes over its limit if what is reserved runs: {held} of {limit.epsilon}"
+        return is_over(dataset, limit.total.spent, limit.epsilon)
+    held = up(limit.total.together, places(limit.epsilon))
+    goes = "go over their limit" if dataset == ALL else "goes over its limit"
+    name = in_words(dataset)
+    return f"{name} {goes} if what is reserved runs: {held} of {limit.epsilon}"
 
 
 def lede(facts: AccountFacts) -> str:

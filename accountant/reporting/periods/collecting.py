@@ -26,6 +26,7 @@ from accountant.reporting.statement import Balance, balances, lifetime_sums, sco
 from accountant.reporting.texts import Texts
 from accountant.reporting.words import shortened
 
+VERIFIED: Final = "ledger.verified.v1"
 MOST_CHANGES: Final = 500
 """Decisions of people that are listed; all are counted."""
 MOST_TEXT: Final = 300
@@ -85,7 +86,8 @@ class Collected:
         """How many requests each rule refused."""
         self.changes: list[Change] = []
         self.changed = 0
-        self.overruns = 0
+        self.verified: dict[str, Event] = {}
+        """The last result of a verification, by who stated it."""
         self._texts, self._by_group = texts, by_group
 
     def opens(self, state: State) -> None:
@@ -107,6 +109,8 @@ class Collected:
         """Note what happened."""
         opened = self._texts.opened(event)
         self.history.add(state, opened)
+        if event.type == VERIFIED:
+            self.verified[event.by] = event
         if not inside:
             return
         single = as_single(event)
@@ -124,8 +128,6 @@ class Collected:
             self.clients[client_in(event)][ending] += 1
         if ending == "refused":
             self.rules.update(_blocking(state, event))
-        if event.body.get("overrun"):
-            self.overruns += 1
 
 
 def promises(state: State) -> dict[tuple[str, str], Counted]:
@@ -242,7 +244,7 @@ _CHANGES: Final[dict[str, Callable[[Event], str]]] = {
     "publication.resumed.v1": lambda _: "let publication go on",
     "engine.adopted.v1": lambda _: "adopted newer bounds for prices",
     "report.filed.v1": _filed,
-    "ledger.verified.v1": _verified,
+    VERIFIED: _verified,
     "text.erased.v1": _field("erased texts of event {}", "event"),
     "signing_key.adopted.v1": lambda _: "the ledger is signed by a new key",
 }

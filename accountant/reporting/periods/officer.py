@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
 from msgspec import Struct
 
 from accountant.budget.state import ALL, State
-from accountant.ledger.events import rfc3339
+from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import INFINITE
 from accountant.reporting import words
 from accountant.reporting.numbers import counted, day, minute, up
@@ -16,7 +17,7 @@ from accountant.reporting.periods.collecting import Collected, Stand, promises, 
 from accountant.reporting.periods.head import HeadFacts
 from accountant.reporting.periods.walk import Walked
 from accountant.reporting.schema import ChangeFacts, RuleFacts, SeenFacts, Status
-from accountant.reporting.verdict import in_words
+from accountant.reporting.verdict import in_words, is_over
 
 MOST_NAMED: Final = 20
 """Matters of one sort that are named."""
@@ -102,12 +103,13 @@ class OfficerFacts(Struct, frozen=True):
     rules: tuple[RuleFacts, ...]
     changes: tuple[ChangeFacts, ...]
     keys: tuple[KeyFacts, ...]
+    keys_total: int
 
 
 def officer_facts(
-    head: HeadFacts, walked: Walked, found: Collected, keys: tuple[KeyFacts, ...]
+    head: HeadFacts, walked: Walked, found: Collected, keys: tuple[tuple[KeyFacts, ...], int]
 ) -> OfficerFacts:
-    """Return the report."""
+    """Return the report. ``keys``: those that are listed, and how many there are."""
     state = walked.state
     accounts = accounts_of(state, found)
     seen = found.history.seen()
@@ -119,7 +121,7 @@ def officer_facts(
     rules = adopted.policy.rules if adopted else ()
     return OfficerFacts(
         head=head,
-        todo=tuple(todo(walked, accounts, seen)),
+        todo=tuple(todo(walked, found, accounts, seen)),
         accounts=accounts,
         requests=dict(sorted(found.endings.items())),
         clients=tuple(clients),
@@ -131,7 +133,8 @@ def officer_facts(
         policy=adopted.policy.policy if adopted else None,
         rules=tuple(RuleFacts(one.id, words.rule_in_words(one, people)) for one in rules),
         changes=tuple(found.history.policies),
-        keys=keys,
+        keys=keys[0],
+        keys_total=keys[1],
     )
 
 
@@ -176,12 +179,16 @@ _STATUSES: Final = ("within", "near", "used_up", "over_if_reservations_run", "ov
 
 
 def todo(
-    walked: Walked, accounts: tuple[AccountFacts, ...], seen: tuple[SeenFacts, ...]
+    walked: Walked,
+    found: Collected,
+    accounts: tuple[AccountFacts, ...],
+    seen: tuple[SeenFacts, ...],
 ) -> list[str]:
     """Return what a person has to do, the gravest first, each in a sentence or two."""
     state = walked.state
     return [
         *_doubts(walked),
+        *_verified(found.verified.values()),
         *_named([_over(row) for row in accounts if row.status == "over"], "account", "over"),
         *_policy_wanted(state),
         *_decisions(state, walked.closed),
@@ -209,11 +216,20 @@ def _doubts(walked: Walked) -> list[str]:
     return found
 
 
+def _verified(events: Iterable[Event]) -> list[str]:
+    return [
+        f"{one.by} verified the first {counted(one.body['command']['size'], 'event')} and recorded "
+        f"{counted(one.body['command']['findings'], 'finding')} (event {one.sequence}). Find the "
+        "cause; it stands until they record a verification without findings."
+        for one in events
+        if one.body["command"]["findings"]
+    ]
+
+
 def _over(row: AccountFacts) -> str:
     return (
-        f"{in_words(row.dataset)} is over its limit: {up(row.spent, 3)} spent, {row.limit} allowed "
-        f"by rule {row.rule}, whose promise no longer holds. Read what ran, and tell whoever was "
-        "promised it."
+        f"{is_over(row.dataset, row.spent or INFINITE, row.limit)} by rule {row.rule}, "
+        "whose promise no longer holds. Read what ran, and tell whoever was promised it."
     )
 
 
@@ -222,9 +238,10 @@ def _near(row: AccountFacts) -> str:
         return f"{in_words(row.dataset)} will be over its limit if what is reserved runs."
     if row.status == "used_up":
         return f"{in_words(row.dataset)} is used up: rule {row.rule} lets nothing more through."
+    held = f" and {up(row.reserved, 3)} reserved" if row.reserved != "0" else ""
     return (
-        f"{in_words(row.dataset)} is near its limit: {up(row.spent, 3)} of {row.limit} is spent "
-        f"(rule {row.rule}). Say who may have the rest."
+        f"{in_words(row.dataset)} is near its limit: {up(row.spent, 3)} of {row.limit} is spent"
+        f"{held} (rule {row.rule}). Say who may have the rest."
     )
 
 

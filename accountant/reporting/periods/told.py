@@ -114,10 +114,15 @@ def _rule(row: AccountFacts) -> str:
     return f"{text}, over {row.window}" if row.window else text
 
 
-def _more(total: int, most: int = MOST_ROWS) -> str:
+def _more(total: int, most: int | None = None, kept: int | None = None) -> str:
+    """Say how many rows are left out, and that CSV and JSON have ``kept`` of them, None for all."""
+    most = MOST_ROWS if most is None else most
     if total <= most:
         return ""
-    return f"{counted(total - most, 'more row')} of {total:,}: the CSV and JSON reports have all."
+    have = "all" if kept is None or kept >= total else f"{kept:,}"
+    return (
+        f"{counted(total - most, 'more row')} of {total:,}: the CSV and JSON reports have {have}."
+    )
 
 
 def _requests(facts: OfficerFacts) -> Section:
@@ -199,7 +204,7 @@ def _decided(facts: OfficerFacts) -> Section:
         for one in facts.decided[:MOST_ROWS]
     ]
     columns = texts("Event", "Time", "What", "By", "Confirmed by")
-    more = _more(facts.decided_total, len(rows))
+    more = _more(facts.decided_total, len(rows), len(facts.decided))
     return Section(heading, tables=table("", columns, rows, more))
 
 
@@ -234,7 +239,8 @@ def _keys(facts: OfficerFacts) -> Section:
         return Section("Keys", ("None was made or revoked.",))
     rows = ((minute(o.time), o.what, o.name, o.role or "–", o.by) for o in facts.keys)
     columns = texts("Time", "What", "Name", "Role", "By")
-    return Section("Keys", tables=table("", columns, rows))
+    shown = len(facts.keys)
+    return Section("Keys", tables=table("", columns, rows, _more(facts.keys_total, shown, shown)))
 
 
 def people_told(facts: PeopleFacts) -> Document:
@@ -251,6 +257,7 @@ def people_told(facts: PeopleFacts) -> Document:
         sections=(
             _lifetime(facts),
             *map(_limited, facts.limits),
+            *_left_out(facts),
             _accounts(head, facts.accounts),
             evidence(head),
             signatures(),
@@ -268,6 +275,17 @@ def _lifetime(facts: PeopleFacts) -> Section:
         said = "The population is not divided into groups; its accounts are below."
     tables = [one for split in facts.lifetime for one in _groups(split, limited=False)]
     return Section("By group, over all datasets", (said,), tables=tuple(tables))
+
+
+def _left_out(facts: PeopleFacts) -> list[Section]:
+    more = facts.limits_total - len(facts.limits)
+    if not facts.lifetime or more <= 0:
+        return []
+    text = (
+        f"{counted(more, 'limit is', 'limits are')} not told by group, of {facts.limits_total:,}: "
+        "those that are farthest from their ends. They stand among the accounts below."
+    )
+    return [Section("By group: left out", (text,))]
 
 
 def _limited(one: LimitFacts) -> Section:
@@ -289,4 +307,5 @@ def _groups(split: DimensionFacts, *, limited: bool) -> Iterable[Table]:
         if limited:
             row = (*row, down(one.remaining or "0", 3), STATES[one.status or "within"])
         rows.append(row)
-    return table(f"By {split.dimension}", columns, rows, _more(split.values))
+    more = _more(split.values, kept=len(split.groups))
+    return table(f"By {split.dimension}", columns, rows, more)
