@@ -51,11 +51,13 @@ def browse(ledgers: Ledgers, name: str, before: int | None, kind: str, client: s
         page = min(2 * PER_PAGE, first)
         rows = ledgers.read(name, first - page, page)
         first -= page
-        for event in (Event.from_bytes(row.body) for row in reversed(rows)):
-            if not client or client in (event.by, event.body["command"].get("client")):
-                told = in_words(event, texts)
-                if KINDS[kind][1](told):
-                    found.append(told)
+        events = (Event.from_bytes(row.body) for row in rows)
+        told = [  # in order, as texts are read page by page
+            in_words(event, texts)
+            for event in events
+            if not client or client in (event.by, event.body["command"].get("client"))
+        ]
+        found += filter(KINDS[kind][1], reversed(told))
     if len(found) > PER_PAGE:
         found = found[:PER_PAGE]
         first = found[-1].sequence

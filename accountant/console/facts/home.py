@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -32,6 +33,8 @@ MOST_ROWS: Final = 100
 """Accounts that are shown, the worst; the page of the population has all."""
 MOST: Final = 20
 """Needs of one sort that are listed singly; the others are counted."""
+JUDGED: Final = 200
+"""Requests of which it is looked whether they need a person: each is judged for that."""
 Kind = Literal["alarm", "over", "proposal", "request", "finding"]
 KINDS: Final[tuple[Kind, ...]] = ("alarm", "over", "proposal", "request", "finding")
 """In the order in which they are listed."""
@@ -69,11 +72,12 @@ class HomeFacts(Struct, frozen=True):
     name: str
     unit: str
     needs: tuple[Need, ...]
+    more: dict[Kind, int]
+    """How many more needs of a sort there are."""
     accounts: tuple[Row, ...]
     datasets: dict[str, int]
     week: Week
     held: Held
-    waiting: int
     ledger: LedgerFacts
 
 
@@ -84,10 +88,17 @@ def home(page: Page) -> HomeFacts:
     facts = custody(page)
     today = page.now // DAY
     activity, opened = page.followed.activity, [g.opened for g in state.open.values()]
+    found_needs = needs(page, found, facts)
+    over = sum(one.total is not None and one.total.status == "over" for one in places)
     return HomeFacts(
         name=state.ledger,
         unit=state.people().called() if state.population else "one person",
-        needs=tuple(needs(page, found, facts)),
+        needs=tuple(one for of_sort in found_needs.values() for one in of_sort[:MOST]),
+        more={
+            kind: more
+            for kind, of_sort in found_needs.items()
+            if (more := max(over if kind == "over" else 0, len(of_sort)) - MOST) > 0
+        },
         accounts=found,
         datasets=Counter(one.total.status if one.total else NO_LIMIT for one in places),
         week=Week(
@@ -95,7 +106,6 @@ def home(page: Page) -> HomeFacts:
             dict(activity.within(today - 2 * WEEK + 1, today - WEEK)),
         ),
         held=Held(len(opened), rfc3339(min(opened)) if opened else None),
-        waiting=len(state.waiting.requests),
         ledger=facts,
     )
 
@@ -105,14 +115,19 @@ def custody(page: Page) -> LedgerFacts:
     return page.followed.custody.facts(page.followed.state)
 
 
-def needs(page: Page, accounts: tuple[Row, ...], ledger: LedgerFacts) -> list[Need]:
-    """Return what a person has to look at, the gravest first."""
-    found = [
+def needs(page: Page, accounts: tuple[Row, ...], ledger: LedgerFacts) -> dict[Kind, list[Need]]:
+    """Return what a person has to look at, by sort, the gravest first."""
+    alarms = [
         Need("alarm", headline, text, "evidence", "See why")
         for headline, text in doubts(ledger).items()
     ]
-    over = _over(page, accounts)
-    return [*found, *over, *_proposals(page), *_requests(page), *_findings(page)]
+    return {
+        "alarm": alarms,
+        "over": _over(page, accounts),
+        "proposal": _proposals(page),
+        "request": _requests(page),
+        "finding": _findings(page),
+    }
 
 
 def _over(page: Page, accounts: tuple[Row, ...]) -> list[Need]:
@@ -132,7 +147,7 @@ def _over(page: Page, accounts: tuple[Row, ...]) -> list[Need]:
             text = f"{last.client} ran {lost}, which went over it (event {last.sequence}). {text}"
         what = f"{is_over(row.dataset, row.total.spent, row.limit or '0')}."
         found.append(Need("over", what, text, f"accounts/{row.dataset}", "See what ran"))
-    return found[:MOST]
+    return found
 
 
 def _proposals(page: Page) -> list[Need]:
@@ -144,27 +159,28 @@ def _proposals(page: Page) -> list[Need]:
             text = f"{shortened(said, 400)} Lapses on {until}."
             what = question(one.command)
             found.append(Need("proposal", what, text, f"proposals/{one.sequence}", "Decide"))
-    return found[:MOST]
+    return found
 
 
 def _requests(page: Page) -> list[Need]:
     found: list[Need] = []
     state = page.followed.state
-    for one in state.waiting.in_order():
-        if len(found) == MOST:
-            break
+    rules = state.adopted.policy.rules if state.adopted else ()
+    if all(rule.action != "approve" for rule in rules):
+        return found
+    for one in islice(state.waiting.in_order(), JUDGED):
         try:
             request, judged = looked_at(state, one, page.now)
         except Problem:  # its terms have changed: it can only time out
             continue
-        if one.due(page.now) or not (rules := asking(judged)):
+        if one.due(page.now) or not (leave := asking(judged)):
             continue
         asks = page.texts.open(one.sequence, one.document)
         epsilon = up(request.total.amount(Currency.EPSILON), 3)
         named = ", ".join(one.on.named)
         purpose = f", for {shortened(asks['purpose'], 80)}" if asks.get("purpose") else ""
         what = f"{one.by} asks for {epsilon} on {named}{purpose}."
-        text = f"Rule {' and '.join(rules)} leaves it to a person."
+        text = f"Rule {' and '.join(leave)} leaves it to a person."
         text += f" Lapses on {minute(rfc3339(one.expires))}."
         found.append(Need("request", what, text, f"requests/{one.id}", "Decide"))
     return found
@@ -185,7 +201,7 @@ def _findings(page: Page) -> list[Need]:
             lost = "no bound" if last.epsilon == INFINITE else f"{up(last.epsilon, 3)} epsilon"
             text = f"Event {last.sequence}, {age} ago: {lost}. {meaning}"
             found.append(Need("finding", what, text, f"ledger/{last.sequence}", "Read"))
-    return found[:MOST]
+    return found
 
 
 def read_needs(reads: Iterable[DataRead], now: int) -> list[Need]:
@@ -202,7 +218,7 @@ def read_needs(reads: Iterable[DataRead], now: int) -> list[Need]:
         what = f"{shortened(job, 80)} read {dataset} without a grant{several}."
         text = f"Last {age} ago, by what {runs[0].by} told. Nothing was charged for it."
         found.append(Need("finding", what, text, "findings", "Read"))
-    return found[:MOST]
+    return found
 
 
 _SORTS: Final = {

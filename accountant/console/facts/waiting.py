@@ -28,6 +28,8 @@ from accountant.reporting.words import shortened
 
 MOST: Final = 60
 """Requests that one page lists."""
+JUDGED: Final = 200
+"""Requests of which it is looked whether a person has to decide them: each is judged for that."""
 ORDERED: Final = 500
 """Requests that are put in the order of a policy: each is priced for that."""
 _LONGEST: Final = 300
@@ -88,16 +90,41 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     """The grant that it was let in as."""
 
 
-def waiting(state: State, texts: Texts, now: int, skip: int = 0) -> tuple[list[Waits], int]:
-    """Return at most ``MOST`` requests that wait, from the ``skip``-th on in the order in which
-    they would be let in, those that wait for a person first; and how many wait in all. Beyond
-    ``ORDERED`` they are taken as they came.
+class Queue(Struct, frozen=True):
+    """A page of the requests that wait. ``people``: how many of the first ``judged`` wait for a
+    person; ``total``: all that wait.
+    """
+
+    listed: tuple[Waits, ...]
+    people: int
+    judged: int
+    total: int
+
+
+def waiting(state: State, texts: Texts, now: int, skip: int = 0) -> Queue:
+    """Return at most ``MOST`` requests that wait, from the ``skip``-th on: those that wait for a
+    person first, then the others in the order in which they would be let in. Beyond ``ORDERED``
+    they are taken as they came.
     """
     found = state.waiting.in_order()
     if len(found) <= ORDERED and state.adopted and state.adopted.policy.order != "arrival":
         found = sorted(found, key=lambda one: place_of(state, one))
-    shown = [_waits(state, one, texts, now) for one in found[skip : skip + MOST]]
-    return sorted(shown, key=lambda one: not one.person), len(found)
+    people = [one for one in found[:JUDGED] if _is_for_a_person(state, one, now)]
+    names = {one.id for one in people}
+    found = [*people, *(one for one in found if one.id not in names)]
+    shown = (_waits(state, one, texts, now) for one in found[skip : skip + MOST])
+    return Queue(tuple(shown), len(people), min(JUDGED, len(found)), len(found))
+
+
+def _is_for_a_person(state: State, one: Waiting, now: int) -> bool:
+    """Return whether a person has to decide a request."""
+    rules = state.adopted.policy.rules if state.adopted else ()
+    if one.due(now) or all(rule.action != "approve" for rule in rules):
+        return False
+    try:
+        return bool(asking(looked_at(state, one, now)[1]))
+    except Problem:  # the terms have changed: it can only time out
+        return False
 
 
 def _waits(state: State, one: Waiting, texts: Texts, now: int) -> Waits:

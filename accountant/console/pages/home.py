@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from accountant.budget.errors import Problem
 from accountant.console.access import pages
-from accountant.console.facts.accounts import Row
-from accountant.console.facts.home import KINDS, MOST_ROWS, WEEK, HomeFacts, Need, home, read_needs
+from accountant.console.facts.accounts import NO_LIMIT, Row
+from accountant.console.facts.home import KINDS, MOST, MOST_ROWS, WEEK, HomeFacts, home, read_needs
 from accountant.console.framing import OverseenAnywhere, Visit
 from accountant.ledger.events import microseconds
 from accountant.reporting.activity import DAY
@@ -72,8 +72,9 @@ def _looked_at(visit: Visit, name: str) -> HomeFacts | Behind | Unread:
         found = visit.look(name, home)
         if isinstance(found, HomeFacts):
             since = visit.now - WEEK * DAY
-            needs = read_needs(visit.service.ledgers.ungranted(name, since), visit.now)
-            return replace(found, needs=(*found.needs, *needs))
+            reads = read_needs(visit.service.ledgers.ungranted(name, since), visit.now)
+            more = found.more | {"finding": found.more.get("finding", 0) + len(reads[MOST:])}
+            return replace(found, needs=(*found.needs, *reads[:MOST]), more=more)
         return found
     except (Problem, StoreError) as error:
         return Unread(name, getattr(error, "detail", str(error)))
@@ -86,10 +87,15 @@ def told(found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int) -> 
     needs.sort(key=lambda pair: KINDS.index(pair[1].kind))
     accounts = sorted((row for one in facts for row in one.accounts), key=lambda row: row.gravity)
     datasets = sum((Counter(one.datasets) for one in facts), Counter[str]())
+    counts = Counter[str](need.kind for _, need in needs)
+    more = [(one.name, kind, n) for one in facts for kind, n in one.more.items() if n]
+    for _, kind, number in more:
+        counts[kind] += number
     return {
-        "headline": headline([need for _, need in needs]),
-        "lede": lede([need for _, need in needs], datasets),
+        "headline": headline(counts.total(), whole=len(facts) == len(found)),
+        "lede": lede(counts, datasets, whole=len(facts) == len(found)),
         "needs": needs,
+        "more_needs": [(name, _MORE[kind], number) for name, kind, number in more],
         "behind": [Reading(n, *one) for n, one in found if isinstance(one, Behind)],
         "unread": [one for _, one in found if isinstance(one, Unread)],
         "accounts": accounts[:MOST_ROWS],
@@ -103,31 +109,36 @@ def told(found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int) -> 
     }
 
 
-def headline(needs: Sequence[Need]) -> str:
-    """Return the sentence that could be the whole page."""
-    if not needs:
-        return "Nothing needs you"
-    n = len(needs)
+def headline(n: int, *, whole: bool) -> str:
+    """Return the sentence that could be the whole page. ``whole``: all ledgers were read."""
+    if not n:
+        return "Nothing needs you" if whole else "Not everything was read yet"
     number = _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}"
     return f"{number} {'matter needs' if n == 1 else 'matters need'} you"
 
 
-def lede(needs: Sequence[Need], datasets: Mapping[str, int]) -> str:
-    """Return the second sentence: what the matters are, or how the accounts are. ``datasets``: by
-    status, how many there are.
+def lede(counts: Counter[str], datasets: Mapping[str, int], *, whole: bool) -> str:
+    """Return the second sentence: what the matters are, or how the accounts are. ``counts``: by
+    kind, how many matters there are; ``datasets``: by status, how many accounts.
     """
-    counts = Counter(one.kind for one in needs)
     parts = [_PARTS[kind](counts[kind]) for kind in KINDS if counts[kind]]
     if parts:
         text = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
         return text[0].upper() + text[1:] + "."
-    near = datasets.get("near", 0) + datasets.get("used_up", 0)
-    if not any(datasets.values()):
+    if not whole:
+        return "Of what was read nothing needs you."
+    near = sum(datasets.get(one, 0) for one in ("near", "used_up", "over_if_reservations_run"))
+    bare = datasets.get(NO_LIMIT, 0)
+    if not sum(datasets.values()) - bare:
         return "No dataset has a limit yet."
     if near:
         are = "account is" if near == 1 else "accounts are"
-        return f"{near} {are} near or at the limit; nothing is over, and nobody waits."
-    return "All accounts are within their limits, and nobody waits for a decision."
+        text = f"{near} {are} near or at the limit; nothing is over"
+    elif bare:
+        text = f"{counted(bare, 'dataset has', 'datasets have')} no limit; nothing is over"
+    else:
+        text = "All accounts are within their limits"
+    return f"{text}, and nobody waits for a decision."
 
 
 def order(one: HomeFacts, now: int) -> Order:
@@ -137,7 +148,7 @@ def order(one: HomeFacts, now: int) -> Order:
     held = "none"
     if one.held.oldest is not None:
         age = lasted((now - microseconds(one.held.oldest)) / _SECOND)
-        held = f"{counted(one.held.grants, 'grant')}, the oldest since {age}"
+        held = f"{counted(one.held.grants, 'grant')}, the oldest for {age}"
     return Order(
         one.name, tone, said, _text(facts), _witnesses(facts), last_verified(facts, now), held
     )
@@ -225,6 +236,14 @@ _NUMBERS: Final = (
     *("No", "One", "Two", "Three", "Four", "Five", "Six"),
     *("Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"),
 )
+_MORE: Final = {
+    "alarm": ("more alarms", "evidence"),
+    "over": ("more accounts that are over their limits", "accounts"),
+    "proposal": ("more proposals", "proposals"),
+    "request": ("more requests that a person decides", "requests"),
+    "finding": ("more findings of this week", "findings"),
+}
+"""What is not listed, and where it stands."""
 _PARTS: Final = {
     "alarm": lambda n: f"{counted(n, 'alarm')} about the ledger itself",
     "over": lambda n: f"{n} {'account is over its' if n == 1 else 'accounts are over their'} limit",

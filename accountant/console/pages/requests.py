@@ -40,17 +40,17 @@ def list_requests(population: Population, visit: Overseen, skip: Skip = 0) -> HT
     service = visit.service
     state = service.state(population)
     now = service.now(state)
-    found, total = waiting(state, _texts(service, population), now, skip)
+    found = waiting(state, _texts(service, population), now, skip)
     return visit.page(
         "requests.html.j2",
         "requests",
         population,
-        person=[one for one in found if one.person],
-        budget=[one for one in found if not one.person],
-        total=total,
+        person=[one for one in found.listed if one.person],
+        budget=[one for one in found.listed if not one.person],
+        found=found,
         order=state.adopted.policy.order if state.adopted else "arrival",
         skip=skip,
-        more=skip + MOST if skip + MOST < total else None,
+        more=skip + MOST if skip + MOST < found.total else None,
         most=MOST,
     )
 
