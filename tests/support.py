@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -158,6 +158,10 @@ def make(kind: str, **fields: Any) -> Command:
     return command_from_json({"type": kind} | fields)
 
 
+policy_file = lru_cache(maxsize=256)(parse_policy)
+"""Random ledgers adopt the same few files over and over."""
+
+
 @dataclass
 class Book:
     """A ledger without a database: decides, writes bytes, folds what the bytes say."""
@@ -281,7 +285,7 @@ class Book:
         """Adopts a policy of the given rules (YAML list items), any of which may begin closed if
         ``closes`` is True. The first one is confirmed in any case.
         """
-        policy, digest = parse_policy("policy: p\nrules:\n" + rules)
+        policy, digest = policy_file("policy: p\nrules:\n" + rules)
         named = [rule.id for rule in policy.rules] if closes is True else list(closes)
         asked = AdoptPolicy(policy=policy.to_json(), source_digest=digest, closes=named)
         first = "officer" if self.state.adopted is None else None
@@ -558,10 +562,18 @@ ROLES = ("admin", "pipeline", "officer", "auditor")
 
 class World:
     """A service on a database file, with its vault beside it, a key for each role, and an HTTP
-    client. ``more`` are settings.
+    client. ``secrets`` are those of the roles' keys in a database that another World has left;
+    ``more`` are settings.
     """
 
-    def __init__(self, url: str, clock: Clock | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        clock: Clock | None = None,
+        *,
+        secrets: dict[str, str] | None = None,
+        **more: Any,
+    ) -> None:
         self.url = url
         self.settings = Settings(
             **({} if "home" in more else {"home": sqlite_path(url).parent}), **more
@@ -574,12 +586,16 @@ class World:
             clock.ticks if clock else ticks,
             self.settings.most_waiting,
         )
-        for key in self.service.credentials.all():
-            self.service.credentials.revoke(key.name, "test")  # nobody knows the old ones any more
-        self.secrets = {role: self.new_key(role, role) for role in ROLES}
+        self.secrets = secrets or self._new_keys()
         self.publisher = Publisher(self.service, Vault(self.settings.home), self.settings.origin)
         self.http = client_of(self.service, self.settings, self.publisher)
         self.keys = 0
+
+    def _new_keys(self) -> dict[str, str]:
+        """A key for each role; nobody knows the old ones any more."""
+        for key in self.service.credentials.all():
+            self.service.credentials.revoke(key.name, "test")
+        return {role: self.new_key(role, role) for role in ROLES}
 
     def new_key(self, name: str, role: Any, by: str = "test") -> str:
         """A new API key, which somebody else confirms if it takes two people."""

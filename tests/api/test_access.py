@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,16 +61,30 @@ MAY = ("no-approval-needed", "not-your-grant", "proposal-digest", "proposal-clos
 LETTERS = dict(zip("apou", ROLES, strict=True))
 
 
-@pytest.fixture
-def hospital(world: Callable[..., World]) -> World:
-    """A service with a policy of epsilon 1, the grant g4 and the session g5 of the pipeline's, and
-    a published checkpoint.
+@pytest.fixture(scope="module")
+def left(
+    empty_database: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, str]]:
+    """The home of a service with a policy of epsilon 1, the grant g4 and the session g5 of the
+    pipeline's, and a published checkpoint; and its secrets.
     """
-    made = world().hospital()
+    home = tmp_path_factory.mktemp("hospital")
+    shutil.copy(empty_database, home / "accountant.db")
+    made = World(f"sqlite:///{home}/accountant.db").hospital()
     assert made.post("/grants", GOOD | {"purpose": "ops"}).json()["id"] == "g4"
     assert made.post("/sparse-vector", SESSION).json()["id"] == "g5"
     made.publisher.publish("fair")
-    return made
+    made.close()
+    return home, made.secrets
+
+
+@pytest.fixture
+def hospital(left: tuple[Path, dict[str, str]], tmp_path: Path) -> Iterator[World]:
+    """That service on a home of this test's own."""
+    home = shutil.copytree(left[0], tmp_path / "home")
+    made = World(f"sqlite:///{home}/accountant.db", secrets=left[1])
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize("letter", LETTERS)
