@@ -10,13 +10,13 @@ from itertools import product
 import mpmath
 import numpy as np
 import pytest
-from effort import examples
+from effort import HEAVY, examples
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy import balls
-from accountant.privacy.composition import shapes
+from accountant.privacy.composition import exact, shapes
 from accountant.privacy.composition.exact import epsilon_of
 from accountant.privacy.composition.pairs import (
     Choice,
@@ -158,11 +158,11 @@ def test_a_mixture_is_near_its_float_interval(items: list[tuple[Pair, int]]) -> 
 @pytest.mark.parametrize("pair", PAIRS, ids=repr)
 def test_floats_choose_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a search begins may be off by a part in a thousand: it ends at the same number."""
-    before = epsilon_of({pair: 7, pair.reverse: 2}, MICRO)
+    before = epsilon_of({pair: 2}, MICRO)  # both ways round
     near, outcome = shapes._near, Mixtures._outcome
     monkeypatch.setattr(shapes, "_near", lambda loss: near(loss) - 9)
     monkeypatch.setattr(Mixtures, "_outcome", lambda self, loss: outcome(self, loss) * 1.001)
-    assert epsilon_of({pair: 7, pair.reverse: 2}, MICRO) == before
+    assert epsilon_of({pair: 2}, MICRO) == before
 
 
 UNEQUAL: list[dict[Pair, int]] = [
@@ -189,8 +189,14 @@ COSTLY: list[dict[Pair, int]] = [
 
 
 @pytest.mark.parametrize("schedule", COSTLY, ids=("counts", "kinds", "moves"))
-def test_what_would_take_minutes_is_given_up(schedule: dict[Pair, int]) -> None:
-    """The work is counted, not the time: every machine gives up the same schedules."""
+def test_what_would_take_minutes_is_given_up(
+    schedule: dict[Pair, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work is counted, not the time: every machine gives up the same schedules. Here after an
+    eighth of the seconds that it may take, unless all cases are tried.
+    """
+    if not HEAVY:
+        monkeypatch.setattr(exact, "_MOST_WORK", exact._MOST_WORK // 8)
     with pytest.raises(ArithmeticError, match="too long"):
         epsilon_of(schedule, MICRO)
 
