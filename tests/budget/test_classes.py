@@ -291,5 +291,5 @@ def test_the_minimal_verifier_says_that_it_cannot_hold_so_many_cells() -> None:
     book.grant(laplace("0.1"), subjects={"y": {"from": "y0", "to": "y999"}})
     again = book.grant(laplace("0.1"), subjects={"x": ["x7"]})
     assert again.body["rules"]["a"]["cell"] == [7, 8]
-    assert "too many cells for me" in str(audited(book).findings[0])
+    assert "too many cells for me" in str(audited(book, 2).findings[0])
     assert book.replayed().findings == []
