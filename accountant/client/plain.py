@@ -13,7 +13,8 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from threading import Lock
 from typing import Any, Final
 from urllib.request import getproxies
 
@@ -31,28 +32,39 @@ Fields = list[tuple[bytes, bytes]]
 
 def opened(url: str, options: Mapping[str, Any]) -> httpx2.Client | Plain:
     """Return what calls the service at ``url``, with these options of ``httpx2.Client``."""
-    client, seconds = httpx2.Client(**options), options["timeout"]
-    proxies = getproxies().keys() & {"http", "all"}
-    short = isinstance(seconds, float | int | None) and "transport" not in options
-    if short and url.startswith("http:") and not proxies:
-        return Plain(client, url, seconds)
-    return client
+    simple = isinstance(options["timeout"], float | int | None) and "transport" not in options
+    if simple and url.startswith("http:") and not getproxies().keys() & {"http", "all"}:
+        return Plain(url, options)
+    return httpx2.Client(**options)
 
 
 class Plain:
-    """Calls the service at ``url``: for short requests itself, by ``client`` for all others. Like
+    """Calls the service at ``url``: for short requests itself, by httpx2 for all others. Like
     httpx2's client it may be shared by threads: a request under way has a connection of its own.
     """
 
-    def __init__(self, client: httpx2.Client, url: str, seconds: float | None) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         parsed = httpx2.URL(url)
-        self._client, self._seconds = client, seconds
+        self._options, self._seconds = options, options["timeout"]
         self._place = parsed.raw_host.decode(), parsed.port or 80
-        host = url.removeprefix("http://").partition("/")[0]
-        self._root = f"http://{host}"
-        self._always = [(b"Host", parsed.netloc), *client.headers.raw]
+        self._root = "http://" + url.removeprefix("http://").partition("/")[0]
+        agent = b"python-httpx2/" + httpx2.__version__.encode()
+        given = _encoded(options.get("headers", {}))
+        self._always = [(b"Host", parsed.netloc), (b"User-Agent", agent), *given]
         self._idle: list[_Line] = []
-        self.stream = client.stream
+        self._other: httpx2.Client | None = None
+        self._lock = Lock()
+
+    @property
+    def _others(self) -> httpx2.Client:
+        """The client of all other requests, made for the first: that takes longer than sending."""
+        with self._lock:
+            self._other = self._other or httpx2.Client(**self._options)
+            return self._other
+
+    def stream(self, **request: Any) -> AbstractContextManager[httpx2.Response]:
+        """Send a request by httpx2, whose answer is read in parts."""
+        return self._others.stream(**request)
 
     def request(
         self,
@@ -66,9 +78,8 @@ class Plain:
         """Send a request, and return its answer with the body. Raise httpx2.RequestError."""
         path = url.removeprefix(self._root)
         if more or not _PATH.fullmatch(path) or len(content or b"") > _SHORT:
-            return self._client.request(method, url, headers=headers, content=content, **more)
-        own = [(name.encode(), value.encode()) for name, value in headers.items()]
-        fields = [*self._always, *own]
+            return self._others.request(method, url, headers=headers, content=content, **more)
+        fields = [*self._always, *_encoded(headers)]
         if content is not None:
             fields.append((b"Content-Length", b"%d" % len(content)))
         line = self._line()
@@ -105,7 +116,8 @@ class Plain:
         """Close the connections."""
         while self._idle:
             self._idle.pop().close()
-        self._client.close()
+        if self._other is not None:
+            self._other.close()
 
 
 class _Line:
@@ -167,6 +179,10 @@ class _Line:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
+
+
+def _encoded(headers: Mapping[str, str]) -> Fields:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 @contextmanager
