@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -230,18 +230,19 @@ def _within(boxes: tuple[Box, ...], taken: Box) -> tuple[Box, ...]:
 
 @lru_cache(maxsize=2_048)
 def _mask_of(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    return sum((_mask(box, shape) for box in boxes), np.zeros(shape, dtype=np.int64))
+    masks = [_mask(box, shape) for box in boxes]
+    return reduce(np.add, masks) if masks else np.zeros(shape, dtype=np.int64)
 
 
 def _mask(box: Box, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Return 1 at the cells of ``box``, as a product of its sides."""
-    found = np.ones((), dtype=np.int64)
+    lines = []
     for side, size in zip(box, shape, strict=True):
         line = [0] * size
         for position in side:
             line[position] = 1
-        found = found[..., np.newaxis] * np.array(line, dtype=np.int64)
-    return found
+        lines.append(np.array(line, dtype=np.int64))
+    return reduce(np.multiply.outer, lines) if lines else np.ones((), dtype=np.int64)
 
 
 EVERYONE: Final = Selection(everyone=True)
