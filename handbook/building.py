@@ -79,10 +79,13 @@ def build(out: Path) -> Site:
     writer.write("search.html", "search.html.j2", title="Search")
     for static in (_HERE / "static").iterdir():
         shutil.copy(static, out / static.name)
-    (out / "index.js").write_text(searching.script((page, built[page.address]) for page in pages))
-    (out / "llms.txt").write_text(for_models.overview(chapters))
     full = ((page, texts[page.address]) for page in listed if page.address in texts)
-    (out / "llms-full.txt").write_text(for_models.whole(full))
+    for name, text in {
+        "index.js": searching.script((page, built[page.address]) for page in pages),
+        "llms.txt": for_models.overview(chapters),
+        "llms-full.txt": for_models.whole(full),
+    }.items():
+        (out / name).write_text(text, encoding="utf-8")
     return Site(chapters, built)
 
 
