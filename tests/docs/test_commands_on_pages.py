@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from cli.here import accountant
 from fences import blocks, commands_of
-from support import World
+from support import Served, World
 from test_tutorial import first_ledger
+
+from accountant.client import command_line
 
 KEY = "'example.org/visitors+…'"
 """How pages write a verifier key."""
@@ -51,26 +53,63 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def key_of(bundle: str) -> str:
+    """The verifier key in a bundle."""
+    with tarfile.open(bundle) as parts:
+        keys = parts.extractfile("keys")
+        assert keys
+        return keys.read().decode().splitlines()[0]
+
+
+def commands(page: str, which: slice, own: dict[str, str], **stands_for: str) -> list[list[str]]:
+    """The commands of a page, with what stands for the reader's own."""
+    code = [one.code for one in blocks() if (one.page, one.language) == (page, "sh")][which]
+    script = "".join(code)
+    for shown, meant in own.items():
+        assert shown in script, (page, shown)
+        script = script.replace(shown, meant.format(**stands_for))
+    found = [words[1:] for words in commands_of(script) if words[0] == "accountant"]
+    assert found, page
+    return found
+
+
 def test_the_commands_end_well(world: Callable[..., World], files: Path) -> None:
     """Each command of these pages, in order, beside the database: exit code 0."""
     there, month = first_ledger(world()), f"{datetime.now(UTC):%Y-%m}"
     home = {"ACCOUNTANT_DATABASE_URL": there.url, "ACCOUNTANT_HOME": str(there.settings.home)}
-    said = accountant("export", "-p", "visitors", "first.tar", **home)
-    with tarfile.open("first.tar") as bundle:
-        keys = bundle.extractfile("keys")
-        assert keys, said
-        key = keys.read().decode().splitlines()[0]
-    stands_for = {"key": key, "folder": str(files), "month": month}
+    accountant("export", "-p", "visitors", "first.tar", **home)
+    stands_for = {"key": key_of("first.tar"), "folder": str(files), "month": month}
     wrong: list[object] = []
     for page, (which, own) in SHOWN.items():
-        code = [one for one in blocks() if (one.page, one.language) == (page, "sh")][which]
-        script = "".join(block.code for block in code)
-        for shown, meant in own.items():
-            assert shown in script, (page, shown)
-            script = script.replace(shown, meant.format(**stands_for))
-        run = [words[1:] for words in commands_of(script) if words[0] == "accountant"]
-        assert run, page
-        for words in run:
+        for words in commands(page, which, own, **stands_for):
             done = accountant(*words, **home)
             wrong += [] if done.code == 0 else [(page, words, done)]
     assert not wrong
+
+
+def test_the_commands_end_well_from_afar(
+    world: Callable[..., World], files: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Commands that ask a service: an auditor fetches, checks and records; a job runs under a grant
+    and is charged what the page states.
+    """
+    there = first_ledger(world())
+    served = Served(there.service, there.settings, there.publisher)
+    where = {
+        "ACCOUNTANT_URL": f"http://127.0.0.1:{served.port}",
+        "ACCOUNTANT_POPULATION": "visitors",
+    }
+    auditor = where | {"ACCOUNTANT_KEY": there.secrets["auditor"]}
+    pipeline = where | {"ACCOUNTANT_KEY": there.secrets["pipeline"]}
+    assert command_line.main(["export", "first.tar"], env=auditor) == 0
+    page, key = "docs/how-to/evidence-for-an-auditor.md", key_of("first.tar")
+    for words in commands(page, slice(2, 4), {KEY: "'{key}'"}, key=key):
+        if "--local" not in words:
+            assert command_line.main(words, env=auditor) == 0, (words, capfd.readouterr())
+    own = {"dbt run --select weekly": "true", "scale=10": "scale=100"}  # there is 0.5 left
+    for words in commands("docs/how-to/run-a-command.md", slice(1), own):
+        assert command_line.main(words, env=pipeline) == 0, (words, capfd.readouterr())
+    url = "/v1/populations/visitors/accounts"
+    [account] = there.http.get(url, headers=there.auth("auditor")).json()["accounts"]
+    assert account["total"]["spent"] == "0.57", account
+    served.close()
