@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 from fences import CHECKS, ROOT, Block, blocks, check_command, commands_of, complaint
 
+COMMAND = re.compile(r"^(accountant|curl|export|make|pip|python3?) .*", re.MULTILINE)
+"""A line that is no output of a program."""
 ADAPTERS = "tests/adapters/test_{}.py"
 RUN: dict[tuple[str, str], tuple[str, ...]] = {
     ("CONTRIBUTING.md", "python"): ("tests/docs/test_contributing.py",),
@@ -52,7 +55,8 @@ def test_an_example_is_run_or_says_why_not(block: Block) -> None:
     """
     assert block.language, f"{block.place}: name its language, or text"
     if block.language == "text":
-        assert block.reason is None
+        shown = COMMAND.search(block.code)
+        assert not shown, f"{block.place}: call it sh, for it has {shown and shown[0]}"
         return
     runs = (block.page, block.language) in RUN
     if block.reason is not None:
