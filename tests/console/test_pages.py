@@ -139,6 +139,16 @@ def test_who_only_reads_is_offered_no_decision(made: World) -> None:
             )
 
 
+def test_no_population_hides_the_proposals_of_keys(made: World) -> None:
+    """One may be called "keys": its pages are its own."""
+    about = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+    headers = made.auth("admin")
+    assert made.http.put("/v1/populations/keys", json=about, headers=headers).is_success
+    browser = signed_in(made, "olive", "officer")
+    assert "From the third key" not in browser.get("/console/keys/proposals").text
+    assert "From the third key" in browser.get("/console/-/proposals").text
+
+
 def test_links_lead_somewhere(made: World) -> None:
     """Each link of each page is answered, by a page or a file."""
     browser = signed_in(made, "olive", "officer")

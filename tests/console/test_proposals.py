@@ -141,7 +141,7 @@ def test_a_confirmation_says_why_and_shows_the_words_of_the_change(made: World) 
     assert "\u202e" not in page.text
     Links(made.service.credentials).create("olga", "officer", "operator:zed")
     found, _ = made.service.credentials.proposals()
-    keys = f"/console/keys/proposals/{found[0].sequence}"
+    keys = f"/console/-/proposals/{found[0].sequence}"
     assert decide(browser, keys, "confirm", "she is the new officer").status_code == 303
     assert "she is the new officer" in texts(browser.get(keys))
     word = "  - {id: a, limit: {epsilon: 2, delta: 1e-6}}\n  - {id: word, trusted: {epsilon: 0}}\n"
@@ -277,15 +277,15 @@ def test_keys_are_decided_alike(made: World) -> None:
     """A further officer's key is confirmed by another person, once; its maker cannot."""
     made.service.credentials.create("eve", "officer", "admin")
     browser = signed_in(made)
-    listed = browser.get("/console/keys/proposals").text
-    [number] = set(re.findall(r'href="/console/keys/proposals/(\d+)"', listed.split("Closed")[0]))
-    path = f"/console/keys/proposals/{number}"
+    listed = browser.get("/console/-/proposals").text
+    [number] = set(re.findall(r'href="/console/-/proposals/(\d+)"', listed.split("Closed")[0]))
+    path = f"/console/-/proposals/{number}"
     assert "Make a key of the role officer, eve?" in texts(browser.get(path))
     assert "Let alice sign in as officer?" in listed
     own = signed_in(made, "admin", "admin")
     assert offers(own, path) == {"refuse"}
     fields = read(browser, path, "confirm")
-    stolen = fields | {"csrf": own.csrf("/console/keys/proposals")}
+    stolen = fields | {"csrf": own.csrf("/console/-/proposals")}
     assert own.post(path, stolen).status_code == 403
     assert browser.post(path, fields | {"digest": "0" * 64}).status_code == 409
     assert made.service.credentials.named("eve") is None
@@ -293,4 +293,4 @@ def test_keys_are_decided_alike(made: World) -> None:
     assert browser.post(path, fields).status_code == 303
     assert made.service.credentials.named("eve") is not None
     assert "alice confirmed it" in texts(browser.get(path))
-    assert browser.get("/console/keys/proposals/99999").status_code == 404
+    assert browser.get("/console/-/proposals/99999").status_code == 404

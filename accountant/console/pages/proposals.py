@@ -50,6 +50,8 @@ MOST: Final = 60
 """Proposals that one page lists."""
 DAYS: Final = 28
 """Days whose requests are decided again under a policy that is proposed."""
+NO_POPULATION: Final = "-"
+"""Stands in addresses for what is of no population: none can have this name."""
 router = pages()
 
 
@@ -62,7 +64,7 @@ TheTrials = Annotated[Trials, Depends(_trials)]
 Skip = Annotated[int, Query(ge=0, le=10**6)]
 
 
-@router.get("/keys/proposals")
+@router.get("/-/proposals")
 def list_key_proposals(visit: Overseen, skip: Skip = 0) -> HTMLResponse:
     """List the keys and links that were proposed."""
     found, now = visit.service.credentials.proposals()
@@ -71,13 +73,13 @@ def list_key_proposals(visit: Overseen, skip: Skip = 0) -> HTMLResponse:
     return _list(visit, None, told, len(found), skip)
 
 
-@router.get("/keys/proposals/{number}")
+@router.get("/-/proposals/{number}")
 def show_key_proposal(number: EventNumber, visit: Overseen) -> HTMLResponse:
     """Show a key, or link, that was proposed."""
     return _show_key(visit, number, Sent())
 
 
-@router.post("/keys/proposals/{number}")
+@router.post("/-/proposals/{number}")
 def decide_key_proposal(number: EventNumber, sent: Decided) -> Response:
     """Confirm or decline a key, or link, that another person proposed."""
     who, service = sent.visit.visitor, sent.visit.service
@@ -92,7 +94,7 @@ def decide_key_proposal(number: EventNumber, sent: Decided) -> Response:
 
     wrong = answered(sent, confirm, refuse, always=False)
     if wrong is None or _is_done(service.credentials.proposal(number)[0], who, wrong):
-        return RedirectResponse(f"/console/keys/proposals/{number}", 303)
+        return RedirectResponse(f"/console/-/proposals/{number}", 303)
     return _show_key(sent.visit, number, wrong)
 
 
@@ -161,7 +163,7 @@ def _list(
 
 
 def _place(population: str | None) -> str:
-    return f"/console/{population or 'keys'}/proposals"
+    return f"/console/{population or NO_POPULATION}/proposals"
 
 
 def _whole(service: Service, population: str, one: Proposal) -> Proposal:
