@@ -73,10 +73,11 @@ def test_who_may_decide_files_a_report_once_its_period_is_over(made: World) -> N
     period = {"first": "2026-01-01", "last": "2026-01-31"}
     fields = {"kind": "officer", "format": "json", "csrf": browser.csrf(PAGE)} | period
     size = made.service.head("fair").size
-    assert browser.post(path, fields | {"last": _today(made)}).status_code == 422
-    assert made.service.head("fair").size == size
-    shown = browser.post(path, fields)
     read = {name: value for name, value in fields.items() if name != "csrf"}
+    early = browser.get(f"{PAGE}/digest", params=read | {"last": _today(made)})
+    assert (early.status_code, "once its period is over" in early.text) == (422, True)
+    assert made.service.head("fair").size == size
+    shown = browser.get(f"{PAGE}/digest", params=read)
     digest = sha256(browser.get(f"{PAGE}/file", params=read).content).hexdigest()
     assert (shown.status_code, field(shown.text, "digest")) == (200, digest)
     stale = browser.post(path, fields | {"digest": "0" * 64})
@@ -93,6 +94,7 @@ def test_who_may_decide_files_a_report_once_its_period_is_over(made: World) -> N
     auditor = signed_in(made, "ada", "auditor")
     assert "File a report" not in auditor.get(PAGE).text
     assert auditor.post(path, fields | {"csrf": auditor.csrf()}).status_code == 403
+    assert auditor.get(f"{PAGE}/digest", params=read).status_code == 403
     assert browser.post(path, fields | {"csrf": "wrong"}).status_code == 403
 
 

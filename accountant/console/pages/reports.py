@@ -13,7 +13,7 @@ from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.facts import SECOND
 from accountant.console.access import Form, form, pages, sentence
-from accountant.console.framing import Overseen, Population, Visit
+from accountant.console.framing import Overseen, Population, Visit, visit
 from accountant.reporting.apart import Made, period_report
 from accountant.reporting.checklist import checklist
 from accountant.reporting.files import report_of
@@ -111,6 +111,35 @@ def send_report(
     return _file(found.data, chosen, f"{population}-{asked.name}.{chosen}")
 
 
+@router.get("/{population}/reports/digest")
+def show_digest(
+    population: Population,
+    visit: Annotated[Visit, Depends(visit(*FILES))],
+    kind: _Short = "",
+    dataset: _Short = "",
+    first: _Short = "",
+    last: _Short = "",
+    chosen: Annotated[str, Query(max_length=10, alias="format")] = "",
+) -> Response:
+    """Show the digest of a report that is to be filed; the page again with what is wrong of it."""
+    visit.service.known(population)
+    typed = Typed(kind, dataset.strip(), first, last, chosen)
+    try:
+        asked = _asked(visit, typed)
+        check_over(asked)
+        made = _made(visit, population, asked, chosen)
+    except Problem as error:
+        return _page(visit, population, typed, sentence(error), 422)
+    return _page(visit, population, typed, signed=_signed(population, asked, made, typed))
+
+
+def _signed(
+    population: str, asked: AskedReport, made: Made, typed: Typed, *, changed: bool = False
+) -> Signed:
+    name = f"{population}-{asked.name}.{typed.form}"
+    return Signed(name, digest_of(made), made.events, changed)
+
+
 def _asked(visit: Visit, typed: Typed) -> AskedReport:
     """Return what was chosen. Raise Invalid."""
     if not typed.kind:
@@ -129,28 +158,26 @@ def _made(visit: Visit, population: str, asked: AskedReport, form: str) -> Made:
 
 Sent = Annotated[
     Form,
-    Depends(form("kind", "first", "last", "format", optional=("dataset", "digest"), roles=FILES)),
+    Depends(form("kind", "first", "last", "format", "digest", optional=("dataset",), roles=FILES)),
 ]
 
 
 @router.post("/{population}/reports/filed")
 def file_chosen(population: Population, sent: Sent, visit: Overseen) -> Response:
-    """Show the digest of the report that was chosen; sent with it, file the report, and show its
-    event. What is wrong, or has changed since, is told on the page.
+    """File the report whose digest was shown, and show its event. What is wrong, or has changed
+    since, is told on the page.
     """
     visit.service.known(population)
     fields = sent.fields
     dataset = fields.get("dataset", "").strip()
     typed = Typed(fields["kind"], dataset, fields["first"], fields["last"], fields["format"])
-    read, by = fields.get("digest", ""), sent.visitor.name
+    read, by = fields["digest"], sent.visitor.name
     try:
         asked = _asked(visit, typed)
-        check_over(asked)
         made = _made(visit, population, asked, typed.form)
-        name, digest = f"{population}-{asked.name}.{typed.form}", digest_of(made)
-        if read != digest:
-            signed = Signed(name, digest, made.events, bool(read))
-            return _page(visit, population, typed, status=409 if read else 200, signed=signed)
+        if read != digest_of(made):
+            signed = _signed(population, asked, made, typed, changed=True)
+            return _page(visit, population, typed, status=409, signed=signed)
         answer = file_report(visit.service, population, asked, typed.form, made, by, read)
     except Problem as error:
         return _page(visit, population, typed, sentence(error), 422)
