@@ -63,6 +63,9 @@ def test_nothing_but_this_ledger_is_recorded_as_in_order(made: World) -> None:
         return made.get("/report?format=json").json()["verdict"]
 
     assert summary()["level"] == "bad"
+    page = made.get("/report").text
+    assert "with 3 findings" in page
+    assert "without a finding" in page
     assert "auditor verified this ledger and found something wrong." in summary()["headline"]
     assert f"3 findings in the first {size} events" in summary()["points"][0]
     assert verified(made).status_code == 200
