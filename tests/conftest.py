@@ -9,6 +9,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from places import Hosted
 from report_desk import Desk
 from support import OPENED, Clock, World, migrate
 
+from accountant import verify_minimal
 from accountant.publishing.publisher import Publisher
 from accountant.store.migrate import migrate as apply_migrations
 from accountant.store.vault import Vault
@@ -71,6 +73,16 @@ def pytest_collection() -> Iterator[Any]:
 def _quiet() -> None:
     """A log line for each of some thousand requests would hide what matters."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _each_signature_once() -> Iterator[None]:
+    """The second verifier checks each signature of a key once in a process: a check takes two
+    milliseconds of pure Python, and archives that differ by a byte have mostly the same ones.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify_minimal, "verifies", lru_cache(4_096)(verify_minimal.verifies))
+        yield
 
 
 @pytest.fixture(autouse=True)

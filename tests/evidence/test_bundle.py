@@ -98,20 +98,19 @@ def test_it_is_a_plain_archive(data: bytes) -> None:
 
 
 def test_the_same_ledger_gives_the_same_bytes(home: House, data: bytes, tmp_path: Path) -> None:
-    """Again, after a restart, and from the command line in another process with other hash seeds,
+    """Again, after a restart, and from the command line in another process with another hash seed,
     the bundle is the same to the byte; and its verification exits with 0.
     """
     assert home.bundle() == data
     again = home.again()
     assert again.bundle() == data
     again.close()
-    for seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": seed, "ACCOUNTANT_HOME": str(home.home)}
-        file = tmp_path / f"{seed}.tar"
-        command = [sys.executable, "-m", "accountant"]
-        run = [*command, "export", "--population", "fair", str(file)]
-        subprocess.run(run, env=environment, check=True, capture_output=True)
-        assert file.read_bytes() == data
+    environment = os.environ | {"PYTHONHASHSEED": "1", "ACCOUNTANT_HOME": str(home.home)}
+    file = tmp_path / "bundle.tar"
+    command = [sys.executable, "-m", "accountant"]
+    run = [*command, "export", "--population", "fair", str(file)]
+    subprocess.run(run, env=environment, check=True, capture_output=True)
+    assert file.read_bytes() == data
     check = [*command, "verify", str(file)]
     assert subprocess.run(check, capture_output=True, check=False).returncode == 0
     file.write_bytes(data[:-600] + b"x" + data[-599:])
