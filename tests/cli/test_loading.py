@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,24 +15,29 @@ import typer
 from accountant.cli import _OPTIONS, COMMANDS, app, load
 
 LOADED = """
-import sys
-from accountant.cli import load
-load(sys.argv[1:])
-print(*(name.rpartition(".")[2] for name in sys.modules if name.startswith("accountant.cli.")))
+import json, sys
+from accountant.cli import COMMANDS, load
+for words in json.loads(sys.argv[1]):
+    for name in COMMANDS:
+        sys.modules.pop(f"accountant.cli.{name}", None)
+    load(words)
+    print(*(name for name in COMMANDS if f"accountant.cli.{name}" in sys.modules))
 """
 
 
-def loaded(*words: str) -> set[str]:
-    """The modules with commands that a fresh process loads."""
-    code = [sys.executable, "-c", LOADED, *words]
+def loaded(*lines: Sequence[str]) -> list[set[str]]:
+    """The modules with commands that a process loads for one command line after the other. The
+    first one is loaded into a fresh process, each further one as if these modules were new.
+    """
+    code = [sys.executable, "-c", LOADED, json.dumps(lines)]
     done = subprocess.run(code, check=True, capture_output=True, text=True)
-    return set(done.stdout.split()) & set(COMMANDS)
+    return [set(names.split()) for names in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("name", ["serve", "migrate", "keys"])
-def test_a_command_is_loaded_without_the_others(name: str) -> None:
+def test_a_command_is_loaded_without_the_others() -> None:
     """A service that starts does not load what makes reports, replays or verifies."""
-    assert loaded(name, "--port", "0") == {"serving"}
+    lines = [(name, "--port", "0") for name in ("serve", "migrate", "keys")]
+    assert loaded(*lines) == [{"serving"}] * 3
 
 
 FIRST = """
@@ -99,21 +106,18 @@ def test_a_command_that_is_interrupted_while_it_is_loaded_ends_without_a_word(mo
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
-@pytest.mark.parametrize(
-    "options", [("--home", "serve"), ("--home=/x", "--database-url", "fit"), ("--home", "--help")]
-)
-def test_options_may_stand_before_the_command(options: tuple[str, ...]) -> None:
+def test_options_may_stand_before_the_command() -> None:
     """What is the value of an option is no command, whatever it is."""
-    assert loaded(*options, "accounts", "--by", "keys") == {"asking"}
+    options = [("--home", "serve"), ("--home=/x", "--database-url", "fit"), ("--home", "--help")]
+    lines = [(*some, "accounts", "--by", "keys") for some in options]
+    assert loaded(*lines) == [{"asking"}] * 3
 
 
-@pytest.mark.parametrize(
-    "words",
-    [(), ("--help",), ("serv",), ("--help", "serve"), ("erse", "--reason", "import"), ("--home",)],
-)
-def test_who_names_no_command_sees_all(words: tuple[str, ...]) -> None:
+def test_who_names_no_command_sees_all() -> None:
     """The help lists all commands, and a misspelt one is compared with all."""
-    assert loaded(*words) == set(COMMANDS)
+    lines: list[tuple[str, ...]] = [(), ("--help",), ("serv",), ("--help", "serve"), ("--home",)]
+    lines.append(("erse", "--reason", "import"))
+    assert loaded(*lines) == [set(COMMANDS)] * 6
 
 
 def test_every_command_is_found_by_its_name() -> None:

@@ -278,38 +278,40 @@ def test_stopped_beside_a_stopped_neighbour(
     assert keys_in(made) == set()
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE event SET body = x'00' WHERE ledger = 'bad' AND sequence = 1",
-        "UPDATE ledger_head SET peaks = x'00' WHERE ledger = 'bad'",
-        "DELETE FROM event WHERE ledger = 'bad' AND sequence = 1",
-        "UPDATE ledger_head SET sequence = 1 WHERE ledger = 'bad'",
-        "UPDATE ledger_head SET sequence = 'x' WHERE ledger = 'bad'",
-        "DELETE FROM node WHERE ledger = 'bad'",
-        "",  # of the vault instead
-    ],
+DAMAGE = (
+    "UPDATE event SET body = x'00' WHERE ledger = ? AND sequence = 1",
+    "UPDATE ledger_head SET peaks = x'00' WHERE ledger = ?",
+    "DELETE FROM event WHERE ledger = ? AND sequence = 1",
+    "UPDATE ledger_head SET sequence = 1 WHERE ledger = ?",
+    "UPDATE ledger_head SET sequence = 'x' WHERE ledger = ?",
+    "",  # of the vault instead
 )
-def test_a_damaged_ledger_stops_no_other(made: World, tmp_path: Path, damage: str) -> None:
-    """The service starts, and grants on the others; the damaged one is refused."""
-    for path, body in (
-        ("", {"privacy_unit": "p", "neighbouring": "replace_one", "membership": "public"}),
-        ("/datasets/d", {"namespace": "bad", "name": "d"}),
-    ):
-        url = f"/v1/populations/bad{path}"
-        assert made.http.put(url, json=body, headers=made.auth("admin")).status_code == 200
+
+
+def test_a_damaged_ledger_stops_no_other(made: World, tmp_path: Path) -> None:
+    """The service starts, and grants on the others; those that are damaged are refused."""
+    bad = [f"bad-{number}" for number in range(len(DAMAGE))]
+    for name in bad:
+        for path, body in (
+            ("", {"privacy_unit": "p", "neighbouring": "replace_one", "membership": "public"}),
+            ("/datasets/d", {"namespace": name, "name": "d"}),
+        ):
+            url = f"/v1/populations/{name}{path}"
+            assert made.http.put(url, json=body, headers=made.auth("admin")).status_code == 200
     with closing(sqlite3.connect(tmp_path / "accountant.db")) as raw:
         raw.execute("PRAGMA ignore_check_constraints = ON")
         triggers = raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for (name,) in triggers:
             raw.execute(f"DROP TRIGGER {name}")
-        raw.execute(damage)
+        for name, damage in zip(bad, DAMAGE, strict=True):
+            if damage:
+                assert raw.execute(damage, (name,)).rowcount > 0
         raw.commit()
-    if not damage:
-        (tmp_path / "vault" / "bad").mkdir(parents=True, mode=0o700)
-        (tmp_path / "vault" / "bad" / "signed").write_bytes(b"damaged")
+    (tmp_path / "vault" / bad[-1]).mkdir(parents=True, mode=0o700)
+    (tmp_path / "vault" / bad[-1] / "signed").write_bytes(b"damaged")
     with serving(made.url, made.secrets["pipeline"], tmp_path) as service:
-        assert status(service.asks(service.grant("a", "bad"))) in (403, 500, 503)
+        for name in bad:
+            assert status(service.asks(service.grant("a", name))) in (403, 500, 503), name
         assert status(service.asks(service.grant("a"))) == 201
         assert service.ready() == 200
         service.process.terminate()

@@ -10,6 +10,7 @@ import tarfile
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from places import Hosted, Place, copied, everything
 from support import World, ask, clean, laplace
 
-from accountant.store import StoreError
+from accountant.store import StoreError, archive
 from accountant.store.archive import BadArchive
 from accountant.store.backup import back_up
 from accountant.store.folding import BadCopy
@@ -63,16 +64,40 @@ def copy_of(place: Place, home: Path, passphrase: bytes | None = None) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture
-def filled(world: Callable[..., World], database: str, tmp_path: Path) -> World:
-    """A service on SQLite with a signed head, a text, a tile and two ledgers."""
-    made = world(url=database).hospital()
+@pytest.fixture(autouse=True, scope="module")
+def _each_key_once() -> Iterator[None]:
+    """A key is made of a passphrase once for each salt: that takes a third of a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "_key", lru_cache(archive._key))
+        yield
+
+
+@pytest.fixture(scope="module")
+def left(
+    empty_database: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, str]]:
+    """The home of a service on SQLite with a signed head, a text, a tile and two ledgers; and its
+    secrets.
+    """
+    home = tmp_path_factory.mktemp("filled")
+    shutil.copy(empty_database, home / "accountant.db")
+    made = World(f"sqlite:///{home}/accountant.db").hospital()
     for _ in range(280):
         grant = made.post("/grants", ask(laplace("0.001"), purpose="ops"))
         assert grant.status_code == 201
     made.publisher.sign("fair")
-    assert (tmp_path / "vault" / "fair" / "signed").exists()
-    return made
+    assert (home / "vault" / "fair" / "signed").exists()
+    made.close()
+    return home, made.secrets
+
+
+@pytest.fixture
+def filled(left: tuple[Path, dict[str, str]], database: str, tmp_path: Path) -> Iterator[World]:
+    """That service on a home of this test's own, in place of the fresh database there."""
+    shutil.copytree(left[0], tmp_path, dirs_exist_ok=True)
+    made = World(database, secrets=left[1])
+    yield made
+    made.close()
 
 
 def backup_of(made: World, passphrase: bytes | None = None) -> bytes:
