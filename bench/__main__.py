@@ -49,6 +49,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     prices.first_price,
     prices.sampled,
     schedules.unequal,
+    schedules.mixes,
     schedules.plans,
     schedules.equal,
     evidence.tree,

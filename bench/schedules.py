@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,53 @@ def unequal(_: Path) -> list[dict[str, Any]]:
         {"what": "its epsilon", "value": peer, "unit": "epsilon"},
         {"what": "PLD speed", "value": theirs / ours, "unit": "ratio", "beside": "dp-accounting"},
     ]
+
+
+def _mixes() -> dict[str, tuple[dict[Pair, int], Callable[[], Any]]]:
+    """Return schedules of unequal mechanisms, and how dp-accounting composes each."""
+    laplace = [float(s) for s in np.geomspace(30, 150, 1000)]
+    rates, noise = np.linspace(0.001, 0.02, 100), np.geomspace(0.8, 4, 100)
+    sampled = [(float(q), float(s)) for q, s in zip(rates, noise, strict=True)]
+    counts = [1 + i % 9 for i in range(100)]
+    grid = {"value_discretization_interval": 1e-4}
+
+    def of_laplace(scale: float) -> Any:
+        return pld.from_laplace_mechanism(scale, **grid)
+
+    def of_sampled(rate: float, scale: float) -> Any:
+        return pld.from_gaussian_mechanism(scale, sampling_prob=rate, **grid)
+
+    def often() -> Iterator[Any]:
+        for (q, s), scale, n in zip(sampled, laplace[::10], counts, strict=True):
+            yield of_sampled(q, s).self_compose(n)
+            yield of_laplace(scale).self_compose(n)
+
+    noisy: dict[Pair, int] = {SampledGaussian(1 / s, q): 1 for q, s in sampled}
+    mixed: dict[Pair, int] = {}
+    for pair, scale, n in zip(noisy, laplace[::10], counts, strict=True):
+        mixed |= {pair: n, Laplace(1 / scale): n}
+    return {
+        "1,000 laplace": ({Laplace(1 / s): 1 for s in laplace}, lambda: map(of_laplace, laplace)),
+        "100 on samples": (noisy, lambda: starmap(of_sampled, sampled)),
+        "200 kinds, 1 to 9 times": (mixed, often),
+    }
+
+
+def mixes(_: Path) -> list[dict[str, Any]]:
+    """Totals of other unequal mechanisms; dp-accounting's are taken once, for they are slow."""
+    rows = []
+    for name, (schedule, theirs) in _mixes().items():
+        ours = min(_timed(partial(total, schedule, DELTA))[0] for _ in range(3))
+
+        def composed(theirs: Callable[[], Iterator[Any]] = theirs) -> float:
+            start = pld.identity(value_discretization_interval=1e-4)
+            whole = reduce(lambda one, other: one.compose(other), theirs(), start)
+            return float(whole.get_epsilon_for_delta(DELTA))
+
+        beside = _timed(composed)[0] / ours
+        rows.append({"what": f"total of {name}", "value": ours * 1e3, "unit": "ms"})
+        rows.append({"what": "speed", "value": beside, "unit": "ratio", "beside": "dp-accounting"})
+    return rows
 
 
 def plans(_: Path) -> list[dict[str, Any]]:

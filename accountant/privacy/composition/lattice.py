@@ -1,4 +1,4 @@
-"""Pairs on a grid of losses: a pair above in every comparison, one below, and their composition.
+"""Pairs on a grid of losses: a pair above in every comparison, and one below.
 
 Above, by *connecting the dots* (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, *Connect the dots*,
 PETS 2022): the mass between two losses of the grid goes to both, in the proportion that keeps its
@@ -21,18 +21,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from accountant.privacy.composition.pairs import Floats, Pair, Span
+from accountant.privacy.composition.spectrum import UNIT, Integers
 
-UNIT: Final = 2.0**-53
 _EDGE: Final = 2.0**-45  # Error of a loss, relative to 1 + the largest: Pair.above and a product
 _REST: Final = 2.0**-46  # Error of one minus two tails
+_PARTS: Final = np.arange(257) / 256
+_CHUNK: Final = 2**15  # Losses of a stack that are tilted at once
 _TINY: Final = 1e-290  # Masses below this may have been rounded to zero
-_DIRECT: Final = 4_000_000  # Most exponentials in the table that sums few frequencies directly
-
-Complex = NDArray[np.complex128]
 
 
 class Lattice(NamedTuple):
@@ -67,8 +64,10 @@ def narrowed(pair: Pair, spare: float) -> Span:
 
 def _last(above: Callable[[Floats], Floats], low: float, high: float, spare: float) -> float:
     """Return nearly the smallest loss in the range above which there is at most ``spare``."""
+    if float(above(low + (high - low) * _PARTS[-2:-1])[0]) > spare:
+        return high  # as for what has an atom there
     for _ in range(4):
-        losses = np.linspace(low, high, 257)
+        losses = low + (high - low) * _PARTS
         i = int(np.searchsorted(-above(losses), -spare))
         if i >= losses.size - 1:
             break
@@ -121,7 +120,8 @@ def _between(edges: Floats, p: tuple[Floats, Floats], q: tuple[Floats, Floats]) 
         found = np.concatenate([below[1:] - below[:-1], above[:-1] - above[1:]])
         larger = np.concatenate([below[1:], above[:-1]])
         # The error of a difference of two tails: see Pair.above.
-        error = UNIT * (80 * larger - 16 * xlogy(larger, np.minimum(larger, 1.0)))
+        fewest = np.log(np.clip(larger, 1e-300, 1.0))
+        error = UNIT * larger * (80 - 16 * fewest)
         bounds += [np.maximum(found - error, 0.0), np.maximum(found, 0.0) + error]
     p_low, p_high, q_low, q_high = bounds
     loss = edges[:-1]
@@ -155,6 +155,33 @@ def _below(mass: Floats, certain: Floats, other: Floats, grid: float) -> tuple[F
     return np.clip(doubt + 16 * UNIT, 0.0, 1.0), drop + 16 * UNIT
 
 
+class _Chunk(NamedTuple):
+    """Some lattices of a stack, so few that a processor's cache holds what is made of them."""
+
+    losses: Floats
+    logs: Floats
+    starts: Integers
+    sizes: Integers
+
+    def tilted(self, tilt: float) -> tuple[Floats, Floats, Floats]:
+        """Return masses times e^(tilt * loss - peak) and their sums, with the peak of each."""
+        weights = tilt * self.losses
+        weights += self.logs
+        peaks = np.maximum.reduceat(weights, self.starts)
+        weights -= np.repeat(peaks, self.sizes)
+        np.exp(weights, out=weights)
+        return weights, np.add.reduceat(weights, self.starts), peaks
+
+    def moments(self, tilt: float) -> tuple[Floats, Floats, Floats]:
+        """Return the logs of the sums, and the mean and the variance of each."""
+        weights, sums, peaks = self.tilted(tilt)
+        weights *= self.losses
+        means = np.add.reduceat(weights, self.starts) / sums
+        weights *= self.losses
+        squares = np.add.reduceat(weights, self.starts) / sums
+        return peaks + np.log(sums), means, np.maximum(squares - means**2, 0.0)
+
+
 class Stack:
     """A schedule's lattices, each in its span, one after another: numpy works on all at once."""
 
@@ -168,6 +195,15 @@ class Stack:
         self.losses = np.asarray(np.concatenate(places) * grid, dtype=np.float64)
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.concatenate([part.mass for part in self.lattices]))
+        cuts = np.flatnonzero(np.diff(self.starts // _CHUNK)) + 1
+        each = np.split(np.arange(self.sizes.size), cuts)
+        self._chunks = [self._chunk(int(some[0]), int(some[-1])) for some in each]
+
+    def _chunk(self, one: int, last: int) -> _Chunk:
+        start, sizes = int(self.starts[one]), self.sizes[one : last + 1]
+        points = slice(start, int(self.starts[last] + self.sizes[last]))
+        starts = self.starts[one : last + 1] - start
+        return _Chunk(self.losses[points], self.logs[points], starts, sizes)
 
     @property
     def wrong(self) -> float:
@@ -181,21 +217,21 @@ class Stack:
 
     def tilted(self, tilt: float) -> tuple[Floats, Floats]:
         """Return masses times e^(tilt * loss), normalised in each lattice, and logs of the sums."""
-        exponents = self.logs + tilt * self.losses
-        peaks = np.maximum.reduceat(exponents, self.starts)
-        weights = np.exp(exponents - np.repeat(peaks, self.sizes))
-        sums = self.each(weights)
-        return weights / np.repeat(sums, self.sizes), peaks + np.log(sums)
+        found = [chunk.tilted(tilt) for chunk in self._chunks]
+        weights, sums, peaks = (np.concatenate(each) for each in zip(*found, strict=True))
+        weights /= np.repeat(sums, self.sizes)
+        return weights, peaks + np.log(sums)
 
     def exponent(self, tilt: float) -> float:
         """Return ln E e^(tilt * total loss), of all mechanisms together."""
-        return float(self.counts @ self.tilted(tilt)[1])
+        found = [chunk.tilted(tilt)[1:] for chunk in self._chunks]
+        sums, peaks = (np.concatenate(each) for each in zip(*found, strict=True))
+        return float(self.counts @ (peaks + np.log(sums)))
 
     def moments(self, tilt: float) -> tuple[float, float, float]:
         """Return ``exponent``, and the mean and variance of the tilted total: its derivatives."""
-        weights, logs = self.tilted(tilt)
-        means = self.each(weights * self.losses)
-        variances = np.maximum(self.each(weights * self.losses**2) - means**2, 0.0)
+        found = [chunk.moments(tilt) for chunk in self._chunks]
+        logs, means, variances = (np.concatenate(each) for each in zip(*found, strict=True))
         counts = self.counts
         return float(counts @ logs), float(counts @ means), float(counts @ variances)
 
@@ -249,65 +285,3 @@ def window(stack: Stack, tilt: float, outside: float) -> Span:
             best, s = bound, s / 2
         found.append(sign * min(best, sign * extreme))
     return found[0], found[1]
-
-
-def composed(
-    parts: list[tuple[int, Floats, int]], size: int, first: int, allowed: float
-) -> tuple[Floats, float]:
-    """Return the mass of the total at first, first + 1, …, modulo ``size``, and a bound on the
-    error of each. A part is a first place, masses from there on that add up to 1, and a count.
-
-    The characteristic functions are multiplied (Koskela, Jalko, Honkela, *Computing tight
-    differential privacy guarantees using FFT*, AISTATS 2020). A frequency of a distribution is a
-    tree of sums, so wrong by at most 8 roundings for each of its log2(size) levels. High
-    frequencies of a product fade quickly: once those from ``live`` on add up to less than a
-    fraction of ``allowed`` they are left out, and the rest is summed directly.
-    """
-    if sum(count for _, _, count in parts) == 1:
-        [(begin, mass, _)] = parts
-        return np.roll(_folded(mass, size), begin - first), UNIT * mass.size / size
-    live, left_out = size // 2 + 1, 0.0
-    product = np.ones(live, dtype=np.complex128)
-    error, most = np.zeros(live), np.ones(live)
-    table: Complex = np.empty((0, 0), dtype=np.complex128)
-    widest = max(mass.size for _, mass, _ in parts)
-    for _, mass, count in sorted(parts, key=lambda part: -part[2] * part[1].size):
-        each = UNIT * (8 * math.log2(size) + mass.size / size)
-        if live * widest <= _DIRECT:
-            if table.shape[0] < live:
-                table = _roots(size)[np.outer(np.arange(live), np.arange(widest)) % size]
-            values = table[:live, : mass.size] @ mass
-            each = UNIT * (32 + mass.size)
-        else:
-            values = np.fft.rfft(_folded(mass, size))[:live]
-        bounds = np.minimum(np.abs(values), 1 + UNIT * mass.size) + each
-        most = most * bounds**count
-        product = product * _power(values, count)
-        error = error + count * (each + 64 * UNIT) / bounds
-        rest = 2 / size * np.cumsum(most[::-1])[::-1]
-        cut = int(np.searchsorted(-rest, -allowed / 64))
-        if cut < 0.9 * live:
-            left_out += float(rest[cut]) if cut < live else 0.0
-            live = max(cut, 1)
-            product, error, most = product[:live], error[:live], most[:live]
-    shift = (sum(begin * count for begin, _, count in parts) - first) % size
-    values = np.zeros(size // 2 + 1, dtype=np.complex128)
-    values[:live] = product * _roots(size)[np.arange(live) * shift % size]
-    wrong = most * (np.expm1(np.minimum(error, 50.0)) + 8 * UNIT * (math.log2(size) + 4))
-    return np.fft.irfft(values, size), 2 / size * float(wrong.sum()) * (1 + 1e-9) + left_out
-
-
-def _roots(size: int) -> Complex:
-    """Return e^(-2 pi i k / size) for all k; a product of integers modulo size has no error."""
-    roots: Complex = np.exp(-2j * np.pi / size * np.arange(size))
-    return roots
-
-
-def _folded(mass: Floats, size: int) -> Floats:
-    folded: Floats = np.pad(mass, (0, -mass.size % size)).reshape(-1, size).sum(axis=0)
-    return folded
-
-
-def _power(values: Complex, count: int) -> Complex:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return values if count == 1 else np.where(values == 0, 0, np.exp(count * np.log(values)))

@@ -1,7 +1,7 @@
 """Privacy loss distributions: the total of any fixed schedule, as an interval.
 
-The pairs are put on a grid, tilted and multiplied (lattice.py), and read off here; once for each
-direction if some pair is not symmetric. The order of the mechanisms does not matter.
+The pairs are put on a grid, tilted (lattice.py) and multiplied (spectrum.py), and read off here;
+once for each direction if some pair is not symmetric. The order of the mechanisms does not matter.
 
 The upper end: every mass is raised by the bound on its error, and delta is reduced by the mass
 above the window. The mass below the window wraps around, and matters only for a smaller epsilon.
@@ -21,13 +21,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dtbsv
 
-from accountant.privacy.composition import lattice
-from accountant.privacy.composition.lattice import UNIT, Stack
+from accountant.privacy.composition import lattice, spectrum
+from accountant.privacy.composition.lattice import Stack
 from accountant.privacy.composition.pairs import Floats, Pair, Span
+from accountant.privacy.composition.spectrum import UNIT
 
 GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22
-_MOST_WORK: Final = 2**27  # Points of all mechanisms together: many share a coarser grid
+_MOST_WORK: Final = 2**28  # Points of all windows together: many mechanisms share a coarser grid
 _LARGEST: Final = 1e8  # Larger losses are only added up: there is no noise to speak of
 _FEWEST_EACH: Final = 32  # Points of the grid in a deviation of the average mechanism: fewer show
 _MOST_EACH: Final = 4096  # The most of them: more are slow
@@ -72,7 +73,7 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         return Interval(0.0, largest if surely + 1e-30 * sum(counts) < delta else math.inf)
     spans = [lattice.narrowed(pair, delta * _SPARE / sum(counts)) for pair in schedule]
     most = min(MOST_POINTS, max(_MOST_WORK // len(schedule), 2**14))
-    stack = _fine(schedule, spans, grid, most)
+    stack = _fine(schedule, spans, delta, grid, most)
     lost = _at_least_once(zip((part.lost for part in stack.lattices), counts, strict=True))
     spare = delta - lost * (1 + 1e-12)
     if spare <= 0:
@@ -91,13 +92,18 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
     return Interval(_lower_end(whole, delta, surely), _upper_end(whole, spare, ends))
 
 
-def _fine(schedule: dict[Pair, int], spans: list[Span], grid: float, points: int) -> Stack:
-    """Stack a schedule on a grid as fine as the average mechanism needs, and ``points`` allow."""
+def _fine(
+    schedule: dict[Pair, int], spans: list[Span], delta: float, grid: float, points: int
+) -> Stack:
+    """Stack a schedule on a grid as fine as the average mechanism needs, and ``points`` allow for
+    each of them and for the window of the total.
+    """
     steps = sum(schedule.values())
     fewest = max(_FEWEST_EACH, _FEWEST_IN_ALL / math.sqrt(steps))
     widest = max(high - low for low, high in spans)
     furthest = max(max(-low, high) for low, high in spans)
-    least = max(1e-12, widest * 4 / points, furthest * 2.0**-40)
+    each = min(points, _MOST_WORK // 2 // len(schedule))
+    least = max(1e-12, widest * 4 / max(each, 2**14), furthest * 2.0**-40)
     cells = sum(high - low for low, high in spans) / grid
     coarse = max(grid, widest / _MOST_EACH, least if cells > MOST_POINTS else 0.0)
     stack = Stack(schedule, spans, coarse if cells > MOST_POINTS / 4 else grid)
@@ -105,6 +111,10 @@ def _fine(schedule: dict[Pair, int], spans: list[Span], grid: float, points: int
         deviation = math.sqrt(stack.moments(0.0)[2] / steps)
         needed = max(min(grid, deviation / fewest), deviation / _MOST_EACH, least)
         if needed > 0.7 * stack.grid:
+            break
+        low, high = lattice.window(stack, lattice.best_tilt(stack, delta), _OUTSIDE)
+        needed = max(needed, 1.01 * (high - low) / points)
+        if needed > 0.95 * stack.grid:
             break
         stack = Stack(schedule, spans, needed)
     return stack
@@ -125,11 +135,11 @@ class _Composition:
         first = math.floor(low / stack.grid)
         size = 1 << math.ceil(math.log2(high / stack.grid - first + 2))
         weights, logs = stack.tilted(tilt)
-        each = zip(stack.lattices, np.split(weights, stack.starts[1:]), counts, strict=True)
         deviation = math.sqrt(stack.moments(tilt)[2])
         allowed = 1e-7 * min(1.0, stack.grid / max(deviation, stack.grid))
-        parts = [(part.first, mass, count) for part, mass, count in each]
-        self.mass, self.error = lattice.composed(parts, size, first, allowed)
+        firsts = [part.first for part in stack.lattices]
+        parts = spectrum.Parts(weights, stack.starts, stack.sizes, firsts, counts)
+        self.mass, self.error = spectrum.composed(parts, size, first, allowed)
         self.losses = np.asarray((first + np.arange(size)) * stack.grid, dtype=np.float64)
         self.exponent = float(stack.counts @ logs)
         reach = abs(self.exponent) + tilt * float(np.abs(self.losses[[0, -1]]).max())
