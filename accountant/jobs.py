@@ -17,8 +17,9 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from accountant.budget.errors import Problem
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
-from accountant.reporting.apart import report_texts
+from accountant.reporting.desk import Desk
 from accountant.reporting.files import FORMATS, write_whole
+from accountant.reporting.making import About, report_texts
 from accountant.runtime.clock import ClockMark, wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
@@ -35,8 +36,10 @@ _ALIGNED: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """Reports are due at whole intervals after this moment, independent of restarts."""
 
 
-def start(service: Service, publisher: Publisher, settings: Settings) -> BackgroundScheduler:
-    """Start the scheduler. The caller shuts it down."""
+def start(
+    service: Service, publisher: Publisher, settings: Settings, desk: Desk
+) -> BackgroundScheduler:
+    """Start the scheduler; ``desk`` makes its reports. The caller shuts it down."""
     mark, folder = ClockMark(settings.home), settings.home / "reports"
     hours: dict[str, Any] = {"hours": settings.report_hours, "start_date": _ALIGNED}
     missed = {"coalesce": True, "misfire_grace_time": None}
@@ -47,7 +50,7 @@ def start(service: Service, publisher: Publisher, settings: Settings) -> Backgro
         ("snapshots", service.keep_snapshots, [], {"seconds": _SNAPSHOT_SECONDS}),
         ("clock", mark_clock, [service, mark], {"seconds": _CLOCK_SECONDS}),
         ("keys", note_uses, [service], {"seconds": _KEY_SECONDS}),
-        ("report", report, [service, publisher, folder], hours),
+        ("report", report, [service, publisher, folder, desk], hours),
     ):
         scheduler.add_job(job, "interval", arguments, id=name, **interval)
     if service.callbacks:
@@ -104,13 +107,13 @@ def publish(service: Service, publisher: Publisher) -> None:
             _log.error("publication failed", population=population, reason=str(error))
 
 
-def report(service: Service, publisher: Publisher, folder: Path) -> None:
+def report(service: Service, publisher: Publisher, folder: Path, desk: Desk) -> None:
     """Write every population's compliance report."""
     for population in _populations(service):
         try:
-            published = publisher.last_published(population)
+            about = About(population, publisher.last_published(population))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for form, text in report_texts(service, population, published, FORMATS).items():
+            for form, text in report_texts(desk, service, about, FORMATS).items():
                 write_whole(folder / f"{population}.{form}", text)
             _log.info("report written", population=population, path=str(folder))
         except (OSError, Problem, StoreError, ValueError) as error:

@@ -9,6 +9,7 @@ from support import Clock, by_two, make
 from accountant.budget.commands import AdoptPolicy, Envelope
 from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import Event
+from accountant.reporting import desk as answering
 from accountant.reporting.files import report_of
 from accountant.reporting.schema import DatasetFacts, Report, Standing
 from accountant.runtime.service import Service
@@ -24,6 +25,7 @@ class Desk:
         self.name, self.clock = name, Clock()
         self.ledgers = Ledgers(url)
         self.service = Service(self.ledgers, self.clock, ticks=self.clock.ticks)
+        self.answers = answering.Desk(self.ledgers)
         self.keys = 0
 
     def do(self, kind: str, by: str = "pipe", **fields: Any) -> Event:

@@ -16,6 +16,7 @@ from accountant.auth.keys import Key
 from accountant.budget.commands import Command, Role
 from accountant.budget.errors import Forbidden, Invalid
 from accountant.publishing.publisher import Publisher
+from accountant.reporting.desk import Desk
 from accountant.runtime.service import Service
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -49,6 +50,7 @@ def _of_the_app(name: str) -> Any:
 
 
 TheService = Annotated[Service, _of_the_app("service")]
+TheDesk = Annotated[Desk, _of_the_app("desk")]
 ThePublisher = Annotated[Publisher, _of_the_app("publisher")]
 Authorization = Annotated[str | None, Header(include_in_schema=False)]
 

@@ -27,6 +27,7 @@ from accountant.api.routes import (
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
+from accountant.reporting.desk import Desk
 from accountant.runtime.service import Service
 
 
@@ -101,6 +102,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher) -> Ap
     )
     app.state.service = service
     app.state.publisher = publisher
+    app.state.desk = Desk(service.ledgers, settings.home)
     app.state.public_log = settings.public_log
     problems.install(app)
     app.exception_handler(RequestValidationError)(_parameters)

@@ -12,9 +12,9 @@ from accountant.budget.errors import Invalid
 from accountant.cli import common
 from accountant.cli.progress import progress
 from accountant.reporting import files
-from accountant.reporting.apart import Made
 from accountant.reporting.checklist import checklist as nist_checklist
 from accountant.reporting.filing import file_report
+from accountant.reporting.making import Made
 from accountant.reporting.periods.making import FORMATS, AskedReport, events_read, facts_of
 from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.rendering import set_in, written

@@ -113,7 +113,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
             app = create_app(service, chosen, publisher)
             add_console(app, service, chosen)
             stopping.callback(close_console, app)
-            scheduler = jobs.start(service, publisher, chosen)
+            scheduler = jobs.start(service, publisher, chosen, app.state.desk)
             stopping.callback(scheduler.shutdown)  # before the desk, which a job may ask
             if alerts is not None:
                 from accountant.console.facts.alerted import alerting  # noqa: PLC0415 few have any

@@ -30,7 +30,6 @@ from accountant.console.place import place_of
 from accountant.console.rendering import static
 from accountant.door.keys import Attempts
 from accountant.door.messages import problem
-from accountant.reporting.desk import Desk
 from accountant.reporting.trying import Trials
 from accountant.runtime.service import Service
 
@@ -52,7 +51,6 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
         attempts=Attempts(),
         provider=Provider(known) if known else None,
     )
-    app.state.desk = Desk(service.ledgers)
     app.state.trials = Trials(service.ledgers)
     first = signing_in, home, keys, findings, ledger, evidence
     for module in (*first, accounts, what_if, decisions, proposals, requests, reports):
@@ -65,6 +63,6 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
 
 
 def close_console(app: FastAPI) -> None:
-    """End the processes that answer for pages."""
+    """End the processes that answer for pages, and make reports."""
     app.state.trials.close()
     app.state.desk.close()

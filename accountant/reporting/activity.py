@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from typing import Any, Final, Literal, NamedTuple
 
+from msgspec import Struct
+
 from accountant.budget.batches import as_single
 from accountant.budget.facts import SECOND, client_in, request_in
 from accountant.budget.outcome import RECORDED, REFUSED, RESERVED, WAITING
@@ -36,6 +38,13 @@ class Usual(NamedTuple):
     epsilon: int
     client: str
     command: dict[str, Any]
+
+
+class ActivityKept(Struct, frozen=True):
+    """What was collected, to write down: by day and dataset, and the latest requests."""
+
+    days: dict[int, dict[str, dict[Ending, int]]]
+    latest: dict[str, list[Usual]]
 
 
 class Activity:
@@ -71,6 +80,25 @@ class Activity:
         """
         found = sorted(self._latest.get(dataset, ()), key=lambda one: one.epsilon)
         return found[len(found) // 2] if found else None
+
+    def kept(self) -> ActivityKept:
+        """Return what was collected."""
+        days: dict[int, dict[str, dict[Ending, int]]] = {
+            day: {name: dict(one) for name, one in found.items()}
+            for day, found in self._days.items()
+        }
+        return ActivityKept(days, {name: list(one) for name, one in self._latest.items()})
+
+    @classmethod
+    def begun(cls, kept: ActivityKept) -> Activity:
+        """Return what goes on from there."""
+        made = cls()
+        for day, found in kept.days.items():
+            each = made._days[day] = defaultdict(Counter)
+            each.update((name, Counter(one)) for name, one in found.items())
+        for name, latest in kept.latest.items():
+            made._latest[name].extend(latest)
+        return made
 
     def _count(self, day: int, datasets: tuple[str, ...], ending: Ending) -> None:
         if day not in self._days:

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.facts import grant_in
 from accountant.budget.grants import Grant
@@ -51,9 +53,13 @@ class Held:
         elif event.type in SETTLING:
             self._book(state, self._grants.pop(grant_in(event)), -1)
         elif event.type in _ALL_GRANTS:
-            self._grants, self._sums = dict(state.open), {}
-            for grant in self._grants.values():
-                self._book(state, grant, 1)
+            self.anew(state)
+
+    def anew(self, state: State) -> None:
+        """Add up all open grants."""
+        self._grants, self._sums = dict(state.open), {}
+        for grant in self._grants.values():
+            self._book(state, grant, 1)
 
     def of(self, key: AccountKey) -> Sums | None:
         """Return the sums that open grants hold in one account; None if they hold nothing."""
@@ -71,18 +77,18 @@ class Held:
             sums.add(grant.selection, booked.finite, booked.infinite, sign)
 
 
-class Series:
+class Series(Struct):
     """The points of one limit. Whenever there are too many, every second one is dropped."""
 
-    def __init__(self) -> None:
-        self.points: list[PointFacts] = []
-        self.every = 1
-        self._seen = 0
+    points: list[PointFacts] = []
+    every: int = 1
+    seen: int = 0
+    """Events on the limit."""
 
     def due(self) -> bool:
         """Count an event; return whether its point is due."""
-        self._seen += 1
-        return (self._seen - 1) % self.every == 0
+        self.seen += 1
+        return (self.seen - 1) % self.every == 0
 
     def add(self, point: PointFacts, most: int) -> None:
         """Add a point."""
@@ -109,6 +115,18 @@ class Burndowns:
                 many = len(state.datasets) >= MANY_DATASETS or state.people().cells >= MANY_CELLS
                 most = FEW_POINTS if many else MOST_POINTS
                 series.add(self._point(state, event.sequence, event.time, counted), most)
+
+    def kept(self) -> list[tuple[str, str, Series]]:
+        """Return the series, to write them down."""
+        return [(*place, series) for place, series in self._series.items()]
+
+    @classmethod
+    def begun(cls, kept: Iterable[tuple[str, str, Series]], state: State) -> Burndowns:
+        """Return what goes on from there, in the state of that moment."""
+        made = cls()
+        made._series.update(((rule, dataset), series) for rule, dataset, series in kept)
+        made._held.anew(state)
+        return made
 
     def points(self, rule: str, dataset: str) -> Sequence[PointFacts]:
         """Return the points of one limit so far."""

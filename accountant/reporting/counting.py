@@ -88,8 +88,12 @@ class Basis:
 class Counting:
     """Follows adoptions: since when each limit rule counts charges as they are."""
 
-    def __init__(self) -> None:
-        self._begun: dict[str, tuple[int, bool]] = {}
+    def __init__(self, begun: Mapping[str, tuple[int, bool]] | None = None) -> None:
+        self._begun: dict[str, tuple[int, bool]] = dict(begun or {})
+
+    def kept(self) -> dict[str, tuple[int, bool]]:
+        """Return what was followed, to write it down, and to begin from."""
+        return self._begun
 
     def adopted(self, sequence: int, body: Mapping[str, Any]) -> None:
         """Take the event at ``sequence`` that adopted a policy."""

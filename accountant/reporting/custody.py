@@ -15,11 +15,14 @@ from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.merkle import Tree, leaf_hash
+from accountant.reporting.packing import Pack, Unpack, Written
 from accountant.store.ledgers import Signed, Stored
 
 LATEST: Final = 20
 """Events of each sort that are listed; all are counted."""
 Facts = TypeVar("Facts")
+_REASONED: Final = ("resumed", "recoveries", "accepted", "verified")
+"""The lists of events for which somebody stated a reason."""
 
 
 class CheckpointFacts(Struct, frozen=True):
@@ -131,6 +134,15 @@ class LedgerFacts(Struct):
     verified: list[VerifiedFacts] = []
 
 
+class CustodyKept(Struct, frozen=True):
+    """What was collected, to write it down: without the reasons, which stand apart."""
+
+    facts: LedgerFacts
+    reasons: dict[str, list[Written]]
+    before: int
+    carried: list[tuple[int, int]]
+
+
 class CustodyHistory:
     """Collects from every event, its texts opened, and grows the Merkle tree over its bytes."""
 
@@ -142,6 +154,39 @@ class CustodyHistory:
         self._facts = LedgerFacts()
         self._before = 0  # the stamp of the event before
         self._carried: list[tuple[int, int]] = []  # (event, accounts) carried over just before
+
+    @property
+    def tree(self) -> Tree:
+        """The tree over the events so far."""
+        return self._tree
+
+    @property
+    def broken(self) -> bool:
+        """Some event's bytes are not those that were hashed."""
+        return self._facts.broken_at is not None
+
+    def kept(self, pack: Pack) -> CustodyKept:
+        """Return what was collected, to write it down; what was published is not."""
+        bare, reasons = {}, {}
+        for name in _REASONED:
+            listed = getattr(self._facts, name)
+            bare[name] = [replace(one, reason="") for one in listed]
+            reasons[name] = [pack.text(one.reason) for one in listed]
+        facts = replace(self._facts, **bare)
+        return CustodyKept(facts, reasons, self._before, self._carried)
+
+    @classmethod
+    def begun(cls, kept: CustodyKept, unpack: Unpack, tree: Tree) -> CustodyHistory:
+        """Return what goes on from there."""
+        made = cls()
+        made._tree, made._facts = tree, kept.facts
+        for name in _REASONED:
+            listed = getattr(kept.facts, name)
+            texts = unpack.texts(kept.reasons[name])
+            pairs = zip(listed, texts, strict=True)
+            listed[:] = [replace(one, reason=text) for one, text in pairs]
+        made._before, made._carried = kept.before, kept.carried
+        return made
 
     def expect(self, signed: Signed | None, rooted: Callable[[int], bytes | None]) -> None:
         """Take what was published last, before the events that it may cover are added. ``rooted``
@@ -230,8 +275,10 @@ class CustodyHistory:
     def facts(self, state: State) -> LedgerFacts:
         """Return the collected facts, once ``state`` has folded in all events so far."""
         own = self._facts
-        lists: dict[str, list[Any]] = {"resumed": [*own.resumed], "recoveries": [*own.recoveries]}
-        lists |= {"accepted": [*own.accepted], "verified": [*own.verified]}
+        lists = {
+            name: [replace(one, reason=str(one.reason)) for one in getattr(own, name)]
+            for name in _REASONED
+        }
         facts = replace(own, **lists)
         facts.events, facts.root = state.sequence, self._tree.root.hex()
         if facts.events:

@@ -1,8 +1,10 @@
-"""Answers about ledgers, from what was followed of them: each event is read once.
+"""Answers about ledgers, and reports of them, made beside the service.
 
-A question is a function of a ledger as it was followed. Those about long ledgers are answered by a
-process of its own, so that the service answers grants meanwhile. Whoever asks about a ledger that
-is not read to its end within their patience is told how far that is.
+A question is a function of a ledger as it was followed (``follower.py``). Those about long ledgers
+are answered by a process of its own, so that the service answers grants meanwhile. Whoever asks
+about a ledger that is not read to its end within their patience is told how far that is; the
+process reads on. What takes long, as a report does that reads the whole ledger, is work for
+another process, whose memory ends with it.
 """
 
 from __future__ import annotations
@@ -12,115 +14,52 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from itertools import islice
+from pathlib import Path
 from threading import Lock
-from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
+from accountant.budget.errors import Problem
 from accountant.budget.rules import home_made
-from accountant.ledger.merkle import Tree
-from accountant.reporting.following import Followed
-from accountant.reporting.texts import Texts
+from accountant.reporting.follower import (
+    Asked,
+    Behind,
+    Follower,
+    Page,
+    Question,
+    Seen,
+    kept_in,
+)
 from accountant.runtime import cores
+from accountant.runtime.memory import collect_rarely
 from accountant.store import Damaged, StoreError
 from accountant.store.ledgers import Ledgers, Signed
 from accountant.workers.helpers import HelperError, Helpers, Parent
 
+__all__ = ["Behind", "Desk", "Page", "Question", "Seen", "Work"]
+
 WORTH: Final = 10_000
-"""Events from which on a ledger is followed by a process of its own."""
+"""Events from which on a process of its own follows a ledger, or reads it for a report."""
 PATIENCE: Final = 0.15
 """Seconds that a page waits for events to be read."""
-_SLICE: Final = 200
-"""Events that are read before the time is looked at."""
+_LEAVE: Final = 5.0
+"""Seconds that the process has to keep what it has followed."""
 _LOWER: Final = 10
-"""How much later than the service the process gets its turn on a busy machine (``nice``)."""
+"""How much later than the service a process gets its turn on a busy machine (``nice``)."""
 T = TypeVar("T")
-
-
-class Behind(NamedTuple):
-    """A ledger of ``size`` events, of which ``read`` were read so far."""
-
-    read: int
-    size: int
-
-
-class Page(NamedTuple):
-    """What a question is asked of: the ledger, its texts, and the present stamp."""
-
-    followed: Followed
-    texts: Texts
-    now: int
-
-
-Question = Callable[[Page], T]
-"""Asked of a process of its own it is pickled: a function of a module, or a ``partial`` of one."""
-
-
-class _Asked(NamedTuple):
-    population: str
-    question: Question[Any]
-    published: Signed | None
-    now: int
-    patience: float
-
-
-class Follower:
-    """The ledgers of one database, each as far as it was followed. Not for several threads."""
-
-    def __init__(self, ledgers: Ledgers) -> None:
-        self._ledgers = ledgers
-        self._followed: dict[str, Followed] = {}
-
-    def answer(self, asked: _Asked) -> Any:
-        """Return the answer, or Behind. Raise StoreError, or ValueError for a damaged ledger."""
-        name, ledgers = asked.population, self._ledgers
-        texts = Texts(partial(ledgers.texts, name))
-        try:
-            followed = self._follow(asked, texts)
-            if followed.outdated:
-                del self._followed[name]
-                followed = self._follow(asked, texts)
-        except Exception:
-            self._followed.pop(name, None)  # it may hold half of an event
-            raise
-        if (size := ledgers.head(name).size) > followed.state.sequence + _SLICE:
-            return Behind(followed.state.sequence, size)
-        followed.state.now = asked.now
-        return asked.question(Page(followed, texts, max(asked.now, followed.state.time)))
-
-    def _follow(self, asked: _Asked, texts: Texts) -> Followed:
-        name, until = asked.population, monotonic() + asked.patience
-        if (followed := self._followed.get(name)) is None:
-            size = self._ledgers.head(name).size  # texts erased by then are in no answer
-            followed = self._followed[name] = Followed(name, size)
-        events = self._ledgers.stream(name, followed.state.sequence)
-        rooted = partial(self._root, name)
-        while piece := list(islice(events, _SLICE)):
-            followed.follow(piece, texts, asked.published, rooted)
-            if monotonic() >= until:
-                break
-        else:
-            followed.follow((), texts, asked.published, rooted)
-        return followed
-
-    def _root(self, name: str, size: int) -> bytes:
-        """Return the root over the first ``size`` leaves, by their hashes as they are kept."""
-        tree = Tree()
-        while (left := size - tree.size) and (
-            leaves := self._ledgers.hashes(name, 0, tree.size, min(left, 10_000))
-        ):
-            tree, _ = tree.grown(leaves)
-        return tree.root
+Work = Callable[[Ledgers], T]
+"""Pickled as questions are. It may raise Problem, StoreError, or ValueError if it is damaged."""
 
 
 class Desk:
-    """Answers questions about the ledgers of a service. Thread-safe."""
+    """Answers questions about the ledgers of a service, and does work on them. Thread-safe. What is
+    followed of long ledgers is kept in ``home``, if there is one.
+    """
 
-    def __init__(self, ledgers: Ledgers) -> None:
-        self._ledgers = ledgers
+    def __init__(self, ledgers: Ledgers, home: Path | None = None) -> None:
+        self._ledgers, self._home = ledgers, home
         self._near, self._here = Follower(ledgers), Lock()
         self._helpers: Helpers | None = None
-        self._apart = Lock()
+        self._apart, self._one = Lock(), Lock()
 
     def ask(
         self,
@@ -131,36 +70,63 @@ class Desk:
         patience: float = PATIENCE,
     ) -> T | Behind:
         """Return what ``question`` says of a ledger at stamp ``now``, or how far it was read after
-        ``patience`` seconds. Raise StoreError.
+        ``patience`` seconds. Raise StoreError, or the problem that the question raises.
         """
-        asked = _Asked(population, question, published, now, patience)
-        found: T | Behind
-        if self._ledgers.head(population).size < WORTH or home_made() or os.name != "posix":
-            with self._here, _damage():
-                found = self._near.answer(asked)
-        else:
-            with self._apart:
-                found = self._far(asked)
+        seen: Seen[T] = self._seen(Asked(population, question, published, now, patience))
+        found: Any = seen.found if seen.behind is None else seen.behind
+        return found  # type: ignore[no-any-return]
+
+    def look(
+        self, population: str, question: Question[T], now: int, published: Signed | None = None
+    ) -> Seen[T]:
+        """Return as ``ask`` does, but of a ledger that is not read to its end what is known so far,
+        and how far that is.
+        """
+        return self._seen(Asked(population, question, published, now, PATIENCE, early=True))
+
+    def work(self, population: str, work: Work[T]) -> T:
+        """Return what ``work`` makes of a ledger, one after another: each needs a core. Raise
+        StoreError, or the problem that it raises.
+        """
+        if self._is_near(population):
+            with _damage():
+                return work(self._ledgers)
+        with self._one, self._helper() as helpers:
+            try:
+                found: T = _exchanged(helpers, work)
+            except HelperError as error:
+                raise StoreError(f"the report was not made: {error}") from error
         return found
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, once it has kept what it has followed."""
         with self._apart:
+            if self._helpers is not None:
+                self._helpers.leave(_LEAVE)
             self._end()
 
-    def _far(self, asked: _Asked) -> Any:
-        try:
-            if self._helpers is None:
-                self._helpers = Helpers("accountant.reporting.desk", 1)
-                self._helpers.post((self._ledgers.url, cores.USABLE))
-            self._helpers.post(asked)
-            [(_, answer)] = self._helpers.exchange(wait=True)
-        except HelperError as error:
-            self._end()
-            raise StoreError(f"the page was not made: {error}") from error
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def _is_near(self, population: str) -> bool:
+        short = self._ledgers.head(population).size < WORTH
+        return short or home_made() or os.name != "posix"
+
+    def _seen(self, asked: Asked) -> Seen[Any]:
+        if self._is_near(asked.population):
+            with self._here, _damage():
+                return self._near.answer(asked)
+        with self._apart:
+            try:
+                if self._helpers is None:
+                    self._helpers = self._helper()
+                found: Seen[Any] = _exchanged(self._helpers, asked)
+            except HelperError as error:
+                self._end()
+                raise StoreError(f"the page was not made: {error}") from error
+        return found
+
+    def _helper(self) -> Helpers:
+        helpers = Helpers("accountant.reporting.desk", 1)
+        helpers.post(_Place(self._ledgers.url, cores.USABLE, self._home))
+        return helpers
 
     def _end(self) -> None:
         if self._helpers is not None:
@@ -168,11 +134,45 @@ class Desk:
             self._helpers = None
 
 
-def _be_modest(usable: Collection[int]) -> None:
-    """Take later turns than the service, on any core: the thread that asks may be kept on one."""
-    os.nice(_LOWER)
-    with suppress(OSError, AttributeError):
-        os.sched_setaffinity(0, usable)
+class _Place(NamedTuple):
+    """The database, the cores, and where to keep what was followed: the first message."""
+
+    url: str
+    cores: Collection[int]
+    home: Path | None
+
+
+class _Wrong(NamedTuple):
+    """An error, to send it: exceptions with several arguments cannot be pickled."""
+
+    kind: type[Problem] | type[StoreError]
+    code: str
+    text: str
+
+    @classmethod
+    def of(cls, error: Exception) -> _Wrong:
+        """Return an error as it is sent; one that is not foreseen as one of the store."""
+        if isinstance(error, Problem):
+            return cls(type(error), error.code, error.detail)
+        if isinstance(error, StoreError):
+            return cls(Damaged if isinstance(error, Damaged) else StoreError, "", str(error))
+        return cls(StoreError, "", f"{type(error).__name__}: {error}")
+
+    @property
+    def error(self) -> Exception:
+        """The error."""
+        if issubclass(self.kind, Problem):
+            return self.kind(self.code, self.text)
+        return self.kind(self.text)
+
+
+def _exchanged(helpers: Helpers, message: Any) -> Any:
+    """Return the answer of a process. Raise HelperError if it ends, or the error that it sends."""
+    helpers.post(message)
+    [(_, answer)] = helpers.exchange(wait=True)
+    if isinstance(answer, _Wrong):
+        raise answer.error
+    return answer
 
 
 @contextmanager
@@ -184,30 +184,41 @@ def _damage() -> Iterator[None]:
         raise Damaged(str(error)) from error
 
 
-def _answer(follower: Follower, asked: _Asked) -> Any:
-    """Return an answer, or the error: by its message, as not every one can be pickled."""
+def _answer(answering: Callable[[], Any]) -> Any:
     try:
         with _damage():
-            return follower.answer(asked)
-    except Damaged as error:
-        return Damaged(str(error))
+            return answering()
     except Exception as error:  # noqa: BLE001 the parent says it
-        return StoreError(f"{type(error).__name__}: {error}")
+        return _Wrong.of(error)
 
 
 def help_service() -> None:
-    """Answer what the parent asks."""
+    """Answer what the parent asks, and read on meanwhile; or do the work that it asks for."""
     parent = Parent()
     messages: Iterator[Any] = iter(parent)
-    url, usable = next(messages)
-    _be_modest(usable)
-    ledgers = Ledgers(url)
-    follower = Follower(ledgers)
+    place: _Place = next(messages)
+    _be_modest(place.cores)
+    collect_rarely()  # what was followed stays: to look through it again and again takes long
+    ledgers = Ledgers(place.url)
+    follower = Follower(ledgers, None if place.home is None else kept_in(place.home))
     try:
-        for asked in messages:
-            parent.post(_answer(follower, asked))
+        for message in messages:
+            if isinstance(message, Asked):
+                parent.post(_answer(partial(follower.answer, message)))
+                while not parent.waiting and follower.read_on():
+                    pass
+            else:
+                parent.post(_answer(partial(message, ledgers)))
+        follower.keep()
     finally:
         ledgers.close()
+
+
+def _be_modest(usable: Collection[int]) -> None:
+    """Take later turns than the service, on any core: the thread that asks may be kept on one."""
+    os.nice(_LOWER)
+    with suppress(OSError, AttributeError):
+        os.sched_setaffinity(0, usable)
 
 
 if __name__ == "__main__":

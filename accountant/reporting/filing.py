@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from accountant.budget.commands import Envelope, FileReport
 from accountant.budget.errors import Conflict, Invalid
-from accountant.reporting.apart import Made
+from accountant.reporting.making import Made
 from accountant.reporting.periods.making import AskedReport
 from accountant.runtime.service import Answer, Service
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import orjson
+from msgspec import Struct
 from pydantic import ConfigDict, TypeAdapter
 
 from accountant.budget.batches import REFUSED as BATCH_REFUSED
@@ -26,14 +27,23 @@ from accountant.privacy.curves import Orders
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.units import NOTHING, Charge, Currency
 from accountant.reporting.counting import NO_POLICY, Counting
+from accountant.reporting.packing import Pack, Unpack, Written
 from accountant.reporting.schema import (
     ChangeFacts,
     NotableFacts,
     SeenFacts,
     TrustedFacts,
 )
-from accountant.reporting.tallies import UNKNOWN, Names, Parts, Tallies
-from accountant.reporting.trust import Trust
+from accountant.reporting.tallies import (
+    UNKNOWN,
+    Names,
+    NamesKept,
+    Parts,
+    Tallies,
+    TallyKept,
+)
+from accountant.reporting.texts import closed
+from accountant.reporting.trust import Trust, Word
 from accountant.reporting.waits import Relaxing
 from accountant.reporting.words import groups_in_words, shortened
 
@@ -74,10 +84,10 @@ SORTS: Final = (*_LISTED, "expired", "given_back", "revalued", "attested_new")
 
 NOWHERE: Final = Reach(("",), ("",))
 """Of an event that is about no dataset."""
-Text = tuple[str, tuple[str, ...]]
-"""The text of a notable event, and the rules behind it."""
-Said = str | Callable[[], Text]
-"""A text behind which is no rule, or a function, called only if the event is listed."""
+Told = tuple[tuple[str, ...], tuple[str, ...]]
+"""What is said of a notable event, in pieces, and the rules behind it."""
+Said = Told | Callable[[], Told]
+"""This, or a function that returns it, called only if the event is listed."""
 
 
 class OpenGrant(NamedTuple):
@@ -91,10 +101,64 @@ class OpenGrant(NamedTuple):
 class Noted(NamedTuple):
     """A notable event, and what is said of it once it is listed."""
 
-    event: Event
+    sequence: int
+    time: int
     at: Names
     charge: Charge
     said: Said
+
+    @property
+    def told(self) -> Told:
+        """What is said of it."""
+        return self.said() if callable(self.said) else self.said
+
+
+class NotedKept(Struct, frozen=True, array_like=True):
+    """A notable event, to write it down."""
+
+    sequence: int
+    time: int
+    at: NamesKept
+    charge: int
+    pieces: tuple[Written, ...]
+    rules: tuple[str, ...]
+
+    @classmethod
+    def of(cls, one: Noted, pack: Pack) -> NotedKept:
+        """Return a notable event as it is written."""
+        pieces, rules = one.told
+        at, charge = NamesKept.of(one.at, pack), pack.charge(one.charge)
+        return cls(one.sequence, one.time, at, charge, tuple(map(pack.text, pieces)), rules)
+
+    def noted(self, unpack: Unpack) -> Noted:
+        """Return the notable event."""
+        at, charge = self.at.names(unpack), unpack.charge(self.charge)
+        return Noted(self.sequence, self.time, at, charge, (unpack.texts(self.pieces), self.rules))
+
+
+class HeldKept(Struct, frozen=True, array_like=True):
+    """An open grant, to write it down."""
+
+    grant: str
+    at: NamesKept
+    parts: dict[str, int]
+
+
+class HistoryKept(Struct, frozen=True):
+    """What was collected, to write it down."""
+
+    tallies: list[TallyKept]
+    counts: dict[str, dict[str, int]]
+    totals: dict[str, int]
+    latest: dict[str, list[NotedKept]]
+    policies: list[ChangeFacts]
+    policies_total: int
+    counting: dict[str, tuple[int, bool]]
+    trusted: dict[str, Trust]
+    cells: int
+    held: list[HeldKept]
+    endings: dict[str, dict[str, int]]
+    relaxed: list[tuple[str, str, Word]]
 
 
 class History:
@@ -124,6 +188,59 @@ class History:
         found.held, found.counting, found._cells = dict(self.held), self.counting, self._cells
         return found
 
+    def kept(self, pack: Pack) -> HistoryKept:
+        """Return what was collected, to write it down. What is said of events is put into words, so
+        that it is done once.
+        """
+        for latest in self._latest.values():
+            for place, one in enumerate(latest):
+                latest[place] = one._replace(said=one.told)
+        return HistoryKept(
+            tallies=self.tallies.kept(pack),
+            counts={sort: dict(counts) for sort, counts in self.counts.items()},
+            totals=dict(self._totals),
+            latest={
+                sort: [NotedKept.of(one, pack) for one in latest]
+                for sort, latest in self._latest.items()
+            },
+            policies=list(self.policies),
+            policies_total=self.policies_total,
+            counting=self.counting.kept(),
+            trusted=self._trusted,
+            cells=self._cells,
+            held=[
+                HeldKept(
+                    name,
+                    NamesKept.of(one.at, pack),
+                    {kind: pack.charge(part) for kind, part in one.parts.items()},
+                )
+                for name, one in self.held.items()
+            ],
+            endings={client: dict(counts) for client, counts in self.endings.items()},
+            relaxed=self.relaxed.kept(),
+        )
+
+    @classmethod
+    def begun(cls, kept: HistoryKept, unpack: Unpack, state: State) -> History:
+        """Return what goes on from there, in the state of that moment."""
+        made = cls()
+        made.tallies = Tallies.begun(kept.tallies, unpack)
+        for sort in SORTS:
+            made.counts[sort].update(kept.counts[sort])
+            made._latest[sort].extend(one.noted(unpack) for one in kept.latest[sort])
+        made._totals.update(kept.totals)
+        made.policies.extend(kept.policies)
+        made.policies_total = kept.policies_total
+        made.counting = Counting(kept.counting)
+        made._trusted, made._cells = kept.trusted, kept.cells
+        for one in kept.held:
+            parts = {kind: unpack.charge(part) for kind, part in one.parts.items()}
+            made.held[one.grant] = OpenGrant(state.open[one.grant], one.at.names(unpack), parts)
+        for client, counts in kept.endings.items():
+            made.endings[client].update(counts)
+        made.relaxed = Relaxing.begun(kept.relaxed)
+        return made
+
     def seen(self) -> tuple[SeenFacts, ...]:
         """Return the notable events of each sort."""
         return tuple(
@@ -131,7 +248,7 @@ class History:
                 sort=sort,
                 total=self._totals[sort],
                 by_dataset=dict(counts),
-                latest=tuple(_notable(*one) for one in reversed(self._latest[sort])),
+                latest=tuple(map(_notable, reversed(self._latest[sort]))),
             )
             for sort, counts in self.counts.items()
         )
@@ -142,15 +259,15 @@ class History:
 
     def latest(self, sort: str, since: int, most: int) -> list[NotableFacts]:
         """Return at most ``most`` notable events of a sort from stamp ``since`` on, last first."""
-        noted = (one for one in reversed(self._latest[sort]) if one.event.time >= since)
-        return [_notable(*one) for one in islice(noted, most)]
+        noted = (one for one in reversed(self._latest[sort]) if one.time >= since)
+        return [_notable(one) for one in islice(noted, most)]
 
     def stamps(self, sort: str, dataset: str) -> list[tuple[int, int]]:
         """Return the sequence and the stamp of the notable events of a sort that are listed, on a
         dataset that they are charged to, or on any ("*"), in their order.
         """
         return [
-            (one.event.sequence, one.event.time)
+            (one.sequence, one.time)
             for one in self._latest[sort]
             if dataset in ("*", *one.at.on.charged)
         ]
@@ -185,7 +302,7 @@ class History:
         elif event.type == RECOVERED:
             for name, held in self.held.items():
                 text = f"grant {name} was open when the ledger was recovered; charged in full"
-                self._note("expired", event, held.at, held.grant.total, text)
+                self._note("expired", event, held.at, held.grant.total, ((text,), ()))
             self.held.clear()
         elif event.type == REVALUED:
             self._revalued(state, event)
@@ -194,7 +311,7 @@ class History:
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
             at = Names(NOWHERE, stated_by(event), subjects=event.body["added"])
             text = "the members of the new groups were attested to be in no data before"
-            self._note("attested_new", event, at, NOTHING, text)
+            self._note("attested_new", event, at, NOTHING, ((text,), ()))
 
     def _judged(self, state: State, event: Event) -> None:
         body, command = event.body, event.body["command"]
@@ -239,7 +356,7 @@ class History:
         grant, final = held.grant, final_of(event.body, held.grant.total)
         if event.type == "grant.expired.v1":
             text = f"grant {grant.id} expired at {rfc3339(grant.expires)}; charged in full"
-            self._note("expired", event, held.at, final, text)
+            self._note("expired", event, held.at, final, ((text,), ()))
         if final == grant.total:
             return
         back = grant.total - final
@@ -249,12 +366,12 @@ class History:
             self._trust(held.at.client).gave_back(event.type, back)
             reason = event.body["command"].get("reason")
             text = f"grant {grant.id}: attested never executed on the data"
-            text += f" (“{reason}”)" if reason else ""
-            self._note("given_back", event, held.at, back, text)
+            said = (text, " (“", reason, "”)") if reason else (text,)
+            self._note("given_back", event, held.at, back, (said, ()))
             if fired := event.body.get("fired"):
                 rules = tuple(rule for rule, _ in fired)
                 text = f"grant {grant.id}: given back beyond what is taken on one client's word"
-                self._note("flagged", event, held.at, back, partial(_pair, text, rules))
+                self._note("flagged", event, held.at, back, ((text,), rules))
 
     def _give_back(self, state: State, event: Event, held: OpenGrant, final: Charge) -> None:
         """Tally what a grant did not use."""
@@ -276,13 +393,13 @@ class History:
         kind = kinds.pop() if len(kinds) == 1 else UNKNOWN
         for tally, part in self.tallies.of(at, more, {kind: more}):
             tally.add(part, policy)
-        text = f"event {command['event']} cost more than was booked for it (“{command['reason']}”)"
-        self._note("revalued", event, at, more, text)
+        text = f"event {command['event']} cost more than was booked for it (“"
+        self._note("revalued", event, at, more, ((text, command["reason"], "”)"), ()))
 
     def _note(self, sort: str, event: Event, at: Names, charge: Charge, said: Said) -> None:
         self.counts[sort].update(at.on.charged)
         self._totals[sort] += 1
-        self._latest[sort].append(Noted(event, at, charge, said))
+        self._latest[sort].append(Noted(event.sequence, event.time, at, charge, said))
 
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]
@@ -302,24 +419,20 @@ class History:
         self.policies.appendleft(change)
 
 
-def _pair(text: str, rules: tuple[str, ...]) -> Text:
-    return text, rules
-
-
-def _notable(event: Event, at: Names, charge: Charge, said: Said) -> NotableFacts:
+def _notable(one: Noted) -> NotableFacts:
     """Return a notable event as the report lists it."""
-    text, rules = (said, ()) if isinstance(said, str) else said()
+    at, charge, (pieces, rules) = one.at, one.charge, one.told
     return NotableFacts(
-        sequence=event.sequence,
-        time=rfc3339(event.time),
+        sequence=one.sequence,
+        time=rfc3339(one.time),
         client=at.client,
         dataset=", ".join(at.on.named),
         subjects=groups_in_words(at.subjects),
         epsilon=charge.amount(Currency.EPSILON),
         delta=charge.amount(Currency.DELTA),
-        purpose=at.purpose,
+        purpose=str(at.purpose),
         rules=rules,
-        text=shortened(text, 400),
+        text=shortened("".join(pieces), 400),
     )
 
 
@@ -340,19 +453,21 @@ def _sorts(state: State, fired: Iterable[tuple[str, str]], *, refused: bool) -> 
     return [sort for sort in sorts if sort not in hidden]
 
 
-def _explained(sort: str, state: State, event: Event) -> Callable[[], Text]:
-    """Return a function that renders the decision of ``event``, with the policy of this moment."""
+def _explained(sort: str, state: State, event: Event) -> Callable[[], Told]:
+    """Return a function that renders the decision of ``event``, with the policy of this moment. A
+    finding quotes no text that can be erased.
+    """
     adopted, people, data = state.adopted, state.people(), state.datasets
     engine = state.custody.engine_at(event.sequence)
 
-    def text() -> Text:
+    def text() -> Told:
         if sort == "understated":
-            return "refused" if event.type == "grant.refused.v1" else "recorded", ()
-        findings = explain(event, adopted, people, engine, data).decision.findings
+            return ("refused" if event.type == "grant.refused.v1" else "recorded",), ()
+        findings = explain(closed(event), adopted, people, engine, data).decision.findings
         found = [one for one in findings if one.fired and _LISTED[sort](one)]
         if sort == "unverifiable":
-            return "; ".join(dict.fromkeys(one.text for one in found)), ()
-        return "; ".join(one.text for one in found), tuple(one.rule for one in found)
+            return ("; ".join(dict.fromkeys(one.text for one in found)),), ()
+        return ("; ".join(one.text for one in found),), tuple(one.rule for one in found)
 
     return text
 

@@ -252,7 +252,7 @@ def reservations(history: History, dataset: str) -> schema.Reservations:
             grant=grant.id,
             client=at.client,
             subjects=words.groups_in_words(at.subjects),
-            purpose=at.purpose,
+            purpose=str(at.purpose),
             epsilon=grant.total.amount(Currency.EPSILON),
             opened=rfc3339(grant.opened),
             expires=rfc3339(grant.expires),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from accountant.budget.reach import Reach
 from accountant.privacy.units import NOTHING, SURE, Charge, Currency, amount, show
 from accountant.reporting.counting import NO_POLICY, Basis, share
+from accountant.reporting.packing import Pack, Unpack, Written
 from accountant.reporting.schema import Usage
 
 HEADINGS: Final = ("client", "kind", "purpose")
@@ -33,6 +36,37 @@ class Names(NamedTuple):
     subjects: Any = None
     policy: int = NO_POLICY
     """The event that adopted the policy it was booked under."""
+
+
+class NamesKept(Struct, frozen=True, array_like=True):
+    """Names, to write them down."""
+
+    on: str
+    client: str
+    purpose: Written
+    subjects: Any
+    policy: int
+
+    @classmethod
+    def of(cls, at: Names, pack: Pack) -> NamesKept:
+        """Return names as they are written."""
+        return cls(at.on.text, at.client, pack.text(at.purpose), at.subjects, at.policy)
+
+    def names(self, unpack: Unpack) -> Names:
+        """Return the names."""
+        purpose = unpack.text(self.purpose)
+        return Names(Reach.read(self.on), self.client, purpose, self.subjects, self.policy)
+
+
+class TallyKept(Struct, frozen=True, array_like=True):
+    """A tally under a name, to write it down: counts, sums, and charges by policy."""
+
+    dataset: str
+    heading: str
+    name: Written | None
+    sums: tuple[int, int, int, int, int, int, int]
+    booked: dict[int, int]
+    back: dict[int, int]
 
 
 @dataclass(slots=True)
@@ -67,6 +101,12 @@ class Tally:
             self.given_back += max(0, -epsilon)
             self.given_back_unbounded += max(0, -unbounded)
 
+    @property
+    def sums(self) -> tuple[int, int, int, int, int, int, int]:
+        """The counts and sums, in the order of the fields."""
+        back = self.given_back, self.given_back_unbounded
+        return self.requests, self.refused, self.epsilon, self.delta, self.unbounded, *back
+
     def facts(self, name: str | None, basis: Basis, whole: int | None) -> Usage:
         """Return the row of the report, as ``basis`` counts; ``name`` is None for all names that
         have no row, ``whole`` the sum of all rows, None if it has no bound.
@@ -74,7 +114,7 @@ class Tally:
         back = None if self.given_back_unbounded else self.given_back
         units, infinite = basis.sum(self.booked)
         return Usage(
-            name=name or "",
+            name=str(name or ""),
             other=name is None,
             requests=self.requests,
             refused=self.refused,
@@ -94,6 +134,38 @@ class Tallies:
 
     def __init__(self) -> None:
         self._rows: defaultdict[tuple[str, str], dict[str | None, Tally]] = defaultdict(dict)
+
+    def kept(self, pack: Pack) -> list[TallyKept]:
+        """Return the tallies, to write them down."""
+
+        def numbered(charges: dict[int, Charge]) -> dict[int, int]:
+            return {policy: pack.charge(charge) for policy, charge in charges.items()}
+
+        return [
+            TallyKept(
+                *place,
+                None if name is None else pack.text(name),
+                tally.sums,
+                numbered(tally.booked),
+                numbered(tally.back),
+            )
+            for place, rows in self._rows.items()
+            for name, tally in rows.items()
+        ]
+
+    @classmethod
+    def begun(cls, kept: Iterable[TallyKept], unpack: Unpack) -> Tallies:
+        """Return what goes on from there."""
+
+        def charges(numbers: dict[int, int]) -> dict[int, Charge]:
+            return {policy: unpack.charge(number) for policy, number in numbers.items()}
+
+        made = cls()
+        for one in kept:
+            name = None if one.name is None else unpack.text(one.name)
+            tally = Tally(*one.sums, charges(one.booked), charges(one.back))
+            made._rows[one.dataset, one.heading][name] = tally
+        return made
 
     def usages(self, dataset: str, heading: str, basis: Basis) -> tuple[Usage, ...]:
         """Return the rows under one heading, most used first, the row of all other names last."""

@@ -21,16 +21,55 @@ ALTERED: Final = "(not the text that was sealed)"
 PAGE: Final = 1_000
 
 
+class FromText(str):
+    """A text that stands beside the ledger, and may be erased there: at which event, under which
+    name, and by which digest. It can be told from words of our own wherever it was taken, so that
+    it is not written to another place.
+    """
+
+    __slots__ = ("digest", "field", "sequence")
+
+    def __new__(cls, text: str, sequence: int, field: str, digest: str) -> FromText:
+        """Return the text with its place."""
+        made = super().__new__(cls, text)
+        made.sequence, made.field, made.digest = sequence, field, digest
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Become a plain text on the way to another process: answers are made of those."""
+        return str, (str(self),)
+
+    sequence: int
+    field: str
+    digest: str
+
+
+def closed(event: Event) -> Event:
+    """Return an event whose texts were opened with the digests that it has in their place."""
+    command = event.body.get("command", {})
+    digests = {
+        name: {"sealed": text.digest}
+        for name in FIELDS
+        if isinstance(text := command.get(name), FromText)
+    }
+    return replace(event, body=event.body | {"command": command | digests}) if digests else event
+
+
 class Texts:
     """Reads the texts that events need. ``read`` returns those of a range of events, both ends
-    included; it is called for ``page`` events at a time, as events mostly come in order.
+    included; it is called for ``page`` events at a time, as events mostly come in order. With
+    ``placed`` they are ``FromText``.
     """
 
     def __init__(
-        self, read: Callable[[int, int], Iterable[Text]] | None = None, page: int = PAGE
+        self,
+        read: Callable[[int, int], Iterable[Text]] | None = None,
+        page: int = PAGE,
+        *,
+        placed: bool = False,
     ) -> None:
         self._read = read
-        self._page = page
+        self._page, self._placed = page, placed
         self._range = range(0)
         self._kept: dict[tuple[int, str], Opened] = {}
 
@@ -75,4 +114,6 @@ class Texts:
         kept = self._kept.get((sequence, field))
         if kept is None:
             return ERASED
-        return kept.text if kept.digest == digest else ALTERED
+        if kept.digest != digest:
+            return ALTERED
+        return FromText(kept.text, sequence, field, digest) if self._placed else kept.text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct, field
 
 from accountant.privacy.units import Charge, Currency, amount
 from accountant.reporting.schema import TrustedFacts
@@ -12,8 +13,7 @@ RELEASED: Final = "grant.released.v1"
 CLOSED: Final = "sparse_vector.closed.v1"
 
 
-@dataclass(slots=True)
-class Word:
+class Word(Struct):
     """Epsilon given back in some way, in units; ``unbounded`` counts charges without an epsilon."""
 
     count: int = 0
@@ -33,12 +33,14 @@ class Word:
         return amount(None if self.unbounded else self.epsilon, Currency.EPSILON)
 
 
-class Trust:
+class Trust(Struct):
     """What one client has attested."""
 
-    def __init__(self) -> None:
-        self.released, self.not_run, self.positives, self.all = Word(), Word(), Word(), Word()
-        self.cells = 0
+    released: Word = field(default_factory=Word)
+    not_run: Word = field(default_factory=Word)
+    positives: Word = field(default_factory=Word)
+    all: Word = field(default_factory=Word)
+    cells: int = 0
 
     def gave_back(self, kind: str, back: Charge) -> None:
         """Take what was given back when an event of type ``kind`` settled a grant."""

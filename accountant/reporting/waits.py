@@ -86,6 +86,15 @@ class Relaxing:
                 place = (rule, "")
             self._words.setdefault(place, Word()).add(total)
 
+    def kept(self) -> list[tuple[str, str, Word]]:
+        """Return what was taken, to write it down."""
+        return [(*place, word) for place, word in self._words.items()]
+
+    @classmethod
+    def begun(cls, kept: Iterable[tuple[str, str, Word]]) -> Relaxing:
+        """Return what goes on from there."""
+        return cls({(rule, client): word for rule, client, word in kept})
+
     def facts(self) -> tuple[RelaxedFacts, ...]:
         """Return a row for each rule and client, by name; without a client those of all others."""
         return tuple(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -34,9 +35,11 @@ _log = structlog.get_logger()
 
 
 @cache
-def code_digest(package: Path = _PACKAGE) -> str:
-    """Return the digest of the code that folds. Raises OSError if there are no sources to read."""
-    found = [package / name for name in _FOLDING]
+def code_digest(package: Path = _PACKAGE, folding: tuple[str, ...] = _FOLDING) -> str:
+    """Return the digest of code, by default of that which folds. Raises OSError if there are no
+    sources to read.
+    """
+    found = [package / name for name in folding]
     sources = [file for path in found for file in (path.rglob("*.py") if path.is_dir() else [path])]
     names = [(file.relative_to(package).as_posix(), file) for file in sorted(sources)]
     return digest([[name, sha256(file.read_bytes()).hexdigest()] for name, file in names])
@@ -47,8 +50,8 @@ class Snapshots:
     failure is logged, and costs time. ``code`` is read at the start, before its files can change.
     """
 
-    def __init__(self, home: Path, code: str | None = None) -> None:
-        self.folder, self.vault = home / "snapshots", Vault(home)
+    def __init__(self, home: Path, code: str | None = None, folder: str = "snapshots") -> None:
+        self.folder, self.vault = home / folder, Vault(home)
         self.code = code or code_digest()
 
     def keep(self, ledger: str, tree: Tree, parts: Sequence[bytes]) -> bool:
@@ -67,6 +70,11 @@ class Snapshots:
             _log.warning("snapshot not kept", population=ledger, reason=str(error))
             return False
         return True
+
+    def drop(self, ledger: str) -> None:
+        """Remove the snapshot of a ledger."""
+        with suppress(OSError):
+            self._path(ledger).unlink(missing_ok=True)
 
     def read(self, ledger: str) -> tuple[Tree, memoryview] | None:
         """Return the tree and the state that were kept, if they are whole, ours and not stale."""

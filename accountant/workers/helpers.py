@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.connection import wait as ready
 from queue import SimpleQueue
@@ -61,6 +61,12 @@ class Helper:
             "is not done: try again (a check with --processes 1, if that happens again)"
         )
 
+    def leave(self, seconds: float) -> None:
+        """Close the socket, and give the process so long to end by itself."""
+        self.socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
     def end(self) -> None:
         """Kill the process."""
         self._process.kill()
@@ -79,6 +85,11 @@ class Helpers(ExitStack):
                 self.each.append(Helper(module))
                 made.callback(self.each[-1].end)
             self.push(made.pop_all())
+
+    def leave(self, seconds: float) -> None:
+        """Let each helper end by itself, for so long; they are killed with the block."""
+        for helper in self.each:
+            helper.leave(seconds)
 
     def post(self, message: Any, to: int | None = None) -> None:
         """Send a message to one helper, or to all. Raises HelperError."""
@@ -122,6 +133,11 @@ class Parent:
     def __iter__(self) -> Iterator[Any]:
         while (data := self._received.get()) is not None:
             yield pickle.loads(data)  # noqa: S301 from our own process
+
+    @property
+    def waiting(self) -> bool:
+        """A message is there, or the end."""
+        return not self._received.empty()
 
     def post(self, message: Any) -> None:
         """Send an answer."""

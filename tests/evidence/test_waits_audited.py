@@ -12,8 +12,9 @@ from accountant import verify_minimal
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
 from accountant.budget.proposals import digest_of
-from accountant.reporting.apart import report_texts
+from accountant.reporting.desk import Desk
 from accountant.reporting.files import FORMATS
+from accountant.reporting.making import About, report_texts
 
 
 def test_a_wait_is_audited_from_its_bundle(house: Callable[..., House]) -> None:
@@ -35,7 +36,7 @@ def test_a_wait_is_audited_from_its_bundle(house: Callable[..., House]) -> None:
     made.service.erase("fair", "admin", waiting.sequence, None, "asked for")
     bundle = made.bundle()
     assert reasons(audit(bundle)) == []
-    report = report_texts(made.service, "fair", None, FORMATS)
+    report = report_texts(Desk(made.service.ledgers), made.service, About("fair", None), FORMATS)
     assert "0.5" in report["csv"]
 
 
@@ -83,4 +84,9 @@ def test_an_approval_is_audited_with_its_reason(house: Callable[..., House]) -> 
     for number in (last - 1, last, waiting[0].sequence):
         made.service.erase("fair", "admin", number, None, "asked for")
     assert reasons(audit(made.bundle())) == []
-    assert "0.5" in report_texts(made.service, "fair", None, FORMATS)["csv"]
+    assert (
+        "0.5"
+        in report_texts(Desk(made.service.ledgers), made.service, About("fair", None), FORMATS)[
+            "csv"
+        ]
+    )

@@ -107,8 +107,8 @@ def test_a_text_that_is_erased_is_forgotten(desk: Desk) -> None:
 def test_whoever_is_impatient_is_told_how_far_it_was_read(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, worth: int
 ) -> None:
-    """A long ledger is read on each time that it is asked about, in this process or another, and
-    the answer at the end is that of all its events.
+    """A long ledger is read on each time that it is asked about, by another process also between
+    questions, and the answer at the end is that of all its events.
     """
     monkeypatch.setattr(answering, "WORTH", worth)
     desk.hospital("  - {id: a, limit: {epsilon: 1000}}\n")
@@ -123,7 +123,8 @@ def test_whoever_is_impatient_is_told_how_far_it_was_read(
         found.append(here.ask(desk.name, _read, 0))
     finally:
         here.close()
-    assert [one.read for one in found if isinstance(one, Behind)] == [200, 400, 600]
+    read = [one.read for one in found if isinstance(one, Behind)]
+    assert read == [200, 400, 600] if worth > 1 else read[0] == 200 and read == sorted(set(read))
     assert found[-1] == build_report(desk.name, desk.stored(), _texts(desk))
 
 

@@ -21,8 +21,8 @@ from support import NON_PRIVATE, SECOND, START, laplace
 
 from accountant.budget.errors import Invalid
 from accountant.publishing.publisher import Publisher
-from accountant.reporting import apart
-from accountant.reporting.apart import period_report
+from accountant.reporting import desk as answering
+from accountant.reporting.making import About, period_report
 from accountant.reporting.periods import collecting, people, service_keys, told
 from accountant.reporting.periods.making import FORMATS, KINDS, AskedReport, facts_of
 from accountant.reporting.periods.officer import OfficerFacts
@@ -345,17 +345,17 @@ def test_another_process_makes_the_same_report(
     clinic: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of a long ledger, to the byte; its problems are the same, too."""
-    asked = _asked(clinic, "statement", _days(0, 2))
-    here = period_report(clinic.service, clinic.name, None, asked, "json")
+    asked, about = _asked(clinic, "statement", _days(0, 2)), About(clinic.name, None)
+    here = period_report(clinic.answers, clinic.service, about, asked, "json")
     wrong = asked._replace(dataset="nothing")
-    monkeypatch.setattr(apart, "WORTH", 5)
-    assert period_report(clinic.service, clinic.name, None, asked, "json") == here
+    monkeypatch.setattr(answering, "WORTH", 5)
+    assert period_report(clinic.answers, clinic.service, about, asked, "json") == here
     assert (
         json.loads(here.data)["head"] | {"kind": "statement", "events": here.events}
         == (json.loads(here.data)["head"])
     )
     with pytest.raises(Invalid, match="nothing"):
-        period_report(clinic.service, clinic.name, None, wrong, "json")
+        period_report(clinic.answers, clinic.service, about, wrong, "json")
 
 
 def _periods() -> Iterator[tuple[tuple[str | None, str | None, str | None], str]]:

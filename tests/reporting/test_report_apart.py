@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from threading import Thread
 from typing import Any, ClassVar
@@ -18,9 +18,9 @@ from support import laplace
 from accountant.budget.errors import NotFound
 from accountant.budget.rules import KINDS
 from accountant.budget.rules.base import Compared, Rule, View
-from accountant.reporting import apart
-from accountant.reporting.apart import report_texts
+from accountant.reporting import desk as answering
 from accountant.reporting.files import FORMATS
+from accountant.reporting.making import About, report_texts
 from accountant.store import Damaged, StoreError
 from accountant.store.ledgers import sqlite_path
 from accountant.workers.helpers import Helpers
@@ -32,15 +32,19 @@ def long(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     desk.hospital()
     for _ in range(5):
         desk.record(laplace("0.1"))
-    monkeypatch.setattr(apart, "WORTH", 5)
+    monkeypatch.setattr(answering, "WORTH", 5)
     return desk
+
+
+def _texts(desk: Desk, forms: Sequence[str]) -> dict[str, str]:
+    return report_texts(desk.answers, desk.service, About(desk.name, None), forms)
 
 
 def test_another_process_makes_the_same_report(long: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every format is the same, to the byte, whichever process has made it."""
-    made = report_texts(long.service, long.name, None, FORMATS)
-    monkeypatch.setattr(apart, "WORTH", 10**6)
-    assert made == report_texts(long.service, long.name, None, FORMATS)
+    made = _texts(long, FORMATS)
+    monkeypatch.setattr(answering, "WORTH", 10**6)
+    assert made == _texts(long, FORMATS)
     assert made.keys() == {*FORMATS}
 
 
@@ -48,16 +52,16 @@ def test_the_process_reads_postgresql_too(hosted: Hosted, monkeypatch: pytest.Mo
     """It connects as the service does, with the password of the service's role."""
     desk = Desk(hosted.url)
     desk.hospital()
-    here = report_texts(desk.service, desk.name, None, ["json"])
-    monkeypatch.setattr(apart, "WORTH", 1)
-    assert report_texts(desk.service, desk.name, None, ["json"]) == here
+    here = _texts(desk, ["json"])
+    monkeypatch.setattr(answering, "WORTH", 1)
+    assert _texts(desk, ["json"]) == here
     desk.ledgers.close()
 
 
 def test_a_population_that_is_unknown_is_not_found(long: Desk) -> None:
     """No process is started for it."""
     with pytest.raises(NotFound):
-        report_texts(long.service, "nobody", None, ["json"])
+        report_texts(long.answers, long.service, About("nobody", None), ["json"])
 
 
 def test_a_report_whose_process_is_killed_is_an_error(
@@ -73,8 +77,8 @@ def test_a_report_whose_process_is_killed_is_an_error(
     with monkeypatch.context() as patched:
         patched.setattr(Helpers, "post", post)
         with pytest.raises(StoreError, match=r"the report was not made: .*exit status -9"):
-            report_texts(long.service, long.name, None, ["json"])
-    assert report_texts(long.service, long.name, None, ["csv"])["csv"]
+            _texts(long, ["json"])
+    assert _texts(long, ["csv"])["csv"]
 
 
 def test_a_ledger_that_cannot_be_read_is_damaged(long: Desk) -> None:
@@ -83,7 +87,7 @@ def test_a_ledger_that_cannot_be_read_is_damaged(long: Desk) -> None:
         raw.execute("DROP TRIGGER event_no_update")
         raw.execute("UPDATE event SET body = x'7b7d' WHERE sequence = 4")
     with pytest.raises(Damaged):
-        report_texts(long.service, long.name, None, ["json"])
+        _texts(long, ["json"])
 
 
 class Never(Rule):
@@ -110,7 +114,7 @@ def never() -> Iterator[None]:
 def test_kinds_of_this_process_keep_reports_in_it(long: Desk) -> None:
     """A helper would not know the policy's rule."""
     long.policy("  - {id: a, limit: {epsilon: 1}}\n  - {id: n, never: true, action: flag}\n")
-    assert "json" in report_texts(long.service, long.name, None, ["json"])
+    assert "json" in _texts(long, ["json"])
 
 
 def test_reports_asked_for_at_once_are_all_made(long: Desk) -> None:
@@ -118,7 +122,7 @@ def test_reports_asked_for_at_once_are_all_made(long: Desk) -> None:
     made: list[dict[str, str]] = []
 
     def ask() -> None:
-        made.append(report_texts(long.service, long.name, None, ["html"]))
+        made.append(_texts(long, ["html"]))
 
     threads = [Thread(target=ask) for _ in range(3)]
     for one in threads:

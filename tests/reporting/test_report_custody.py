@@ -317,7 +317,7 @@ def test_the_service_writes_its_reports(desk: Desk, publisher: Publisher, tmp_pa
     desk.hospital()
     desk.grant(laplace("0.25"), purpose="ops")
     publisher.publish("clinic")
-    jobs.report(desk.service, publisher, tmp_path / "reports")
+    jobs.report(desk.service, publisher, tmp_path / "reports", desk.answers)
     assert {path.name for path in (tmp_path / "reports").iterdir()} == {
         f"clinic.{form}" for form in FORMATS
     }

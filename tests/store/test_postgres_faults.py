@@ -18,6 +18,7 @@ from wire import Wire
 
 from accountant import jobs
 from accountant.ledger.events import Entry
+from accountant.reporting.desk import Desk
 from accountant.runtime import projections as shelf
 from accountant.store import postgres
 from accountant.store.ledgers import Ledgers, StoreError, Unknown
@@ -179,7 +180,8 @@ def test_a_server_that_restarts_is_a_503_at_most(
             assert time.monotonic() - started < 10
         jobs.expire(made.service)
         jobs.publish(made.service, made.publisher)
-        jobs.report(made.service, made.publisher, made.settings.home / "reports")
+        folder = made.settings.home / "reports"
+        jobs.report(made.service, made.publisher, folder, Desk(made.service.ledgers))
     finally:
         postgres.start()
     assert made.post("/grants", ask(laplace("0.01")), key="k2").status_code == 201

@@ -27,6 +27,7 @@ from accountant.budget.snapshot import dump
 from accountant.cli import main
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
+from accountant.reporting.desk import Desk
 from accountant.reporting.statement import accounts_json
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
@@ -259,7 +260,8 @@ def test_a_snapshot_is_made_by_the_job_and_at_the_end(home: Path, log: LogCaptur
     with started(home) as service:
         service.known("fair")
         chosen = Settings(home=home)
-        scheduler = jobs.start(service, Publisher(service, Vault(chosen.home), "test"), chosen)
+        publisher = Publisher(service, Vault(chosen.home), "test")
+        scheduler = jobs.start(service, publisher, chosen, Desk(service.ledgers))
         try:
             scheduler.get_job("snapshots").func()
         finally:

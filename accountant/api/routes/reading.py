@@ -22,6 +22,7 @@ from accountant.api.access import (
     Name,
     Overseer,
     Reader,
+    TheDesk,
     ThePublisher,
     TheService,
     caller,
@@ -38,7 +39,7 @@ from accountant.door.sending import FileResponse
 from accountant.ledger.events import Event
 from accountant.ledger.tiles import WIDTH, Tile
 from accountant.publishing.evidence import Gone, written
-from accountant.reporting.apart import period_report, report_texts
+from accountant.reporting.making import About, period_report, report_texts
 from accountant.reporting.periods.making import MEDIA, AskedReport
 from accountant.reporting.periods.period import Period
 from accountant.reporting.statement import accounts_json
@@ -81,6 +82,7 @@ def show_report(
     population: Name,
     key: Overseer,
     service: TheService,
+    desk: TheDesk,
     publisher: ThePublisher,
     form: Annotated[Literal["html", "pdf", "json", "csv"], Query(alias="format")] = "html",
     kind: Annotated[
@@ -95,16 +97,16 @@ def show_report(
     """Show the compliance report as of now; or, of a month or from a day to another, a report to
     sign. The same period gives the same bytes once it is over.
     """
-    published = publisher.last_published(population)
+    about = About(population, publisher.last_published(population), key.populations)
     if kind is None and not (month or first or last):
         if form == "pdf" or dataset is not None:
             raise Invalid("unknown-report", "a PDF, and a dataset, are of a period: name a month")
-        text = report_texts(service, population, published, [form], key.populations)[form]
+        text = report_texts(desk, service, about, [form])[form]
         return Response(text, media_type=MEDIA[form], headers=_REPORT_HEADERS)
     now = service.time()
     period = Period.asked(month, first, last, now)
     asked = AskedReport.of(kind or "officer", period, dataset, now)
-    found = period_report(service, population, published, asked, form).data
+    found = period_report(desk, service, about, asked, form).data
     name = f'inline; filename="{population}-{asked.name}.{form}"'
     headers = _REPORT_HEADERS | {"Content-Disposition": name}
     return Response(found, media_type=MEDIA[form], headers=headers)

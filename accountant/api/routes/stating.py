@@ -15,6 +15,7 @@ from accountant.api.access import (
     Idempotency,
     Name,
     Overseer,
+    TheDesk,
     ThePublisher,
     TheService,
     of_a_population,
@@ -25,8 +26,8 @@ from accountant.api.requests import ask
 from accountant.budget.commands import Digest, Identifier, StateVerification
 from accountant.ledger.events import rfc3339
 from accountant.publishing.verified import record_verification
-from accountant.reporting.apart import period_report
 from accountant.reporting.filing import file_report
+from accountant.reporting.making import About, period_report
 from accountant.reporting.periods.making import AskedReport
 from accountant.reporting.periods.period import Period
 from accountant.runtime.service import Answer
@@ -68,7 +69,12 @@ class Filing(BaseModel, frozen=True, extra="forbid"):
 @router.post("/reports")
 @Call(models.Filed, Filing, topics="data report filing")
 def file_period_report(
-    population: Name, key: Custodian, body: Body, service: TheService, publisher: ThePublisher
+    population: Name,
+    key: Custodian,
+    body: Body,
+    service: TheService,
+    desk: TheDesk,
+    publisher: ThePublisher,
 ) -> JSONResponse:
     """File the report of a period that is over, which somebody has read and signs.
 
@@ -78,8 +84,8 @@ def file_period_report(
     said, now = Filing.model_validate(body), service.time()
     period = Period.asked(said.month, said.first, said.last, now)
     asked = AskedReport.of(said.kind, period, said.dataset, now)
-    published = publisher.last_published(population)
-    made = period_report(service, population, published, asked, said.format)
+    about = About(population, publisher.last_published(population), key.populations)
+    made = period_report(desk, service, about, asked, said.format)
     return _recorded(
         file_report(service, population, asked, said.format, made, key.name, said.digest)
     )

@@ -14,14 +14,16 @@ from accountant.budget.errors import Invalid, Problem
 from accountant.budget.facts import SECOND
 from accountant.console.access import Form, form, pages, sentence
 from accountant.console.framing import Overseen, Population, Visit, visit
-from accountant.reporting.apart import Made, period_report
-from accountant.reporting.checklist import checklist
-from accountant.reporting.files import report_of
 from accountant.reporting.filing import check_over, digest_of, file_report
+from accountant.reporting.making import (
+    About,
+    Made,
+    checklist_page,
+    period_report,
+    registry_draft,
+)
 from accountant.reporting.periods.making import FORMATS, MEDIA, AskedReport
 from accountant.reporting.periods.period import Period
-from accountant.reporting.periods.rendering import set_in
-from accountant.reporting.registry import registry_entry
 
 router = pages()
 KINDS: Final = (
@@ -152,8 +154,11 @@ def _asked(visit: Visit, typed: Typed) -> AskedReport:
 
 
 def _made(visit: Visit, population: str, asked: AskedReport, form: str) -> Made:
-    published = visit.publisher.last_published(population)
-    return period_report(visit.service, population, published, asked, form)
+    return period_report(visit.desk, visit.service, _about(visit, population), asked, form)
+
+
+def _about(visit: Visit, population: str) -> About:
+    return About(population, visit.publisher.last_published(population), visit.reached)
 
 
 Sent = Annotated[
@@ -187,11 +192,9 @@ def file_chosen(population: Population, sent: Sent, visit: Overseen) -> Response
 @router.get("/{population}/reports/registry")
 def send_registry_entry(population: Population, visit: Overseen, dataset: _Short = "") -> Response:
     """Send a draft for the public registry of deployments."""
-    visit.service.known(population)
-    published = visit.publisher.last_published(population)
-    report = report_of(visit.service.ledgers, population, published, visit.reached)
+    about = _about(visit, population)
     try:
-        text = registry_entry(report, dataset.strip())
+        text = registry_draft(visit.desk, visit.service, about, dataset.strip())
     except Invalid as error:
         return _page(visit, population, Typed(dataset=dataset), sentence(error), 422)
     return _file(text.encode(), "yaml", f"{population}-{dataset.strip()}.yaml")
@@ -200,10 +203,8 @@ def send_registry_entry(population: Population, visit: Overseen, dataset: _Short
 @router.get("/{population}/reports/checklist")
 def send_checklist(population: Population, visit: Overseen) -> Response:
     """Send the checklist after NIST SP 800-226."""
-    visit.service.known(population)
-    published = visit.publisher.last_published(population)
-    report = report_of(visit.service.ledgers, population, published, visit.reached)
-    return _file(set_in(checklist(report), "html"), "html", f"{population}-checklist.html")
+    found = checklist_page(visit.desk, visit.service, _about(visit, population))
+    return _file(found, "html", f"{population}-checklist.html")
 
 
 def _file(data: bytes, form: str, name: str) -> Response:

@@ -1,0 +1,103 @@
+"""Reports as the service makes them: each is work of the desk, for a process of its own if the
+ledger is long.
+
+The service answers grants meanwhile, and the memory that a report takes ends with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from accountant.reporting.checklist import checklist
+from accountant.reporting.desk import Desk
+from accountant.reporting.files import rendered, report_of
+from accountant.reporting.periods.making import AskedReport, facts_of
+from accountant.reporting.periods.rendering import set_in, written
+from accountant.reporting.registry import registry_entry
+from accountant.reporting.schema import Report
+from accountant.runtime.memory import collection_paused
+from accountant.runtime.service import Service
+from accountant.store.ledgers import Ledgers, Signed
+
+
+class About(NamedTuple):
+    """What a report is of: a population as it was ``published`` last, for somebody who reaches
+    these populations, by default all.
+    """
+
+    population: str
+    published: Signed | None
+    reached: frozenset[str] | None = None
+
+    def report(self, ledgers: Ledgers) -> Report:
+        """Return the compliance report."""
+        return report_of(ledgers, *self)
+
+
+class Made(NamedTuple):
+    """A report of a period: its bytes, and on how many events it rests."""
+
+    data: bytes
+    events: int
+
+
+def report_texts(
+    desk: Desk, service: Service, about: About, forms: Sequence[str]
+) -> dict[str, str]:
+    """Return the compliance report in each of ``forms``. Raise StoreError, or NotFound without a
+    ledger.
+    """
+    service.known(about.population)
+    return desk.work(about.population, partial(_texts, about=about, forms=tuple(forms)))
+
+
+def period_report(
+    desk: Desk, service: Service, about: About, asked: AskedReport, form: str
+) -> Made:
+    """Return the report of a period in a form. Raise StoreError, NotFound without a ledger, Invalid
+    for a dataset that was not registered by its end, or Unavailable where no PDF can be made.
+    """
+    service.known(about.population)
+    return desk.work(about.population, partial(_made, about=about, asked=asked, form=form))
+
+
+def registry_draft(desk: Desk, service: Service, about: About, dataset: str) -> str:
+    """Return a draft for the public registry of deployments. Raise StoreError, NotFound without a
+    ledger, or Invalid without a dataset.
+    """
+    service.known(about.population)
+    return desk.work(about.population, partial(_draft, about=about, dataset=dataset))
+
+
+def checklist_page(desk: Desk, service: Service, about: About) -> bytes:
+    """Return the checklist after NIST SP 800-226 as HTML. Raise StoreError, or NotFound without a
+    ledger.
+    """
+    service.known(about.population)
+    return desk.work(about.population, partial(_checklist, about=about))
+
+
+def _texts(ledgers: Ledgers, about: About, forms: tuple[str, ...]) -> dict[str, str]:
+    with collection_paused():
+        report = about.report(ledgers)
+    return {form: rendered(report, form) for form in forms}
+
+
+def _made(ledgers: Ledgers, about: About, asked: AskedReport, form: str) -> Made:
+    with collection_paused():
+        facts = facts_of(ledgers, about.population, asked, about.published)
+    return Made(written(facts, form), facts.head.events)
+
+
+def _draft(ledgers: Ledgers, about: About, dataset: str) -> str:
+    with collection_paused():
+        report = about.report(ledgers)
+    return registry_entry(report, dataset)
+
+
+def _checklist(ledgers: Ledgers, about: About) -> bytes:
+    with collection_paused():
+        report = about.report(ledgers)
+    return set_in(checklist(report), "html")
