@@ -15,6 +15,7 @@ from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.reporting.activity import Activity
 from accountant.reporting.burndown import Burndowns
+from accountant.reporting.changes import Changes
 from accountant.reporting.custody import CustodyHistory
 from accountant.reporting.history import ADOPTED, History
 from accountant.reporting.texts import Texts
@@ -38,7 +39,7 @@ class Followed:
     def __init__(self, ledger: str, size: int = 0) -> None:
         self.state, self._size = State(ledger), size
         self.history, self.burndowns = History(), Burndowns()
-        self.activity = Activity()
+        self.activity, self.changes = Activity(), Changes()
         self.custody = CustodyHistory()
         self.adoptions = deque[Event](maxlen=MOST_ADOPTIONS)
         """The latest events that adopted policies."""
@@ -67,6 +68,7 @@ class Followed:
             self.custody.add(opened, row)
             self.burndowns.add(state, event)
             self.activity.add(event)
+            self.changes.add(state, event)
             if event.type == ADOPTED:
                 self.adoptions.append(event)
             self.outdated |= event.type == ERASED and event.sequence >= self._size
