@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, Path, Request
 from fastapi.responses import HTMLResponse
+from msgspec import Struct
 
 from accountant.api.access import OVERSEE
 from accountant.budget.commands import Role
 from accountant.console.access import Reading, Visitor, visitor
 from accountant.console.rendering import Frame, render
 from accountant.publishing.publisher import Publisher
-from accountant.reporting.desk import Behind, Desk, Question
+from accountant.reporting.desk import Behind, Desk, Question, Seen
 from accountant.runtime.service import Service
 
 T = TypeVar("T")
 NAME: Final = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 Population = Annotated[str, Path(pattern=NAME)]
 EventNumber = Annotated[int, Path(ge=0, le=2**53)]
+
+
+class Part(Struct, frozen=True):
+    """The part of a ledger that was read so far: ``read`` of ``size`` events."""
+
+    name: str
+    read: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +55,30 @@ class Visit:
         """The populations that the visitor's key reaches, None for all."""
         return self.visitor.key.populations
 
-    def look(self, population: str, question: Question[T]) -> T | Behind:
-        """Return facts of a population, or how far it was read. Raise NotFound, StoreError."""
+    def look(self, population: str, question: Question[T]) -> Seen[T]:
+        """Return facts of a population; while it is being read those so far, if there are any, and
+        how far that is. Raise NotFound, StoreError.
+        """
         self.service.known(population)
         published = self.publisher.last_published(population)
-        return self.desk.ask(population, question, self.now, published)
+        return self.desk.look(population, question, self.now, published)
+
+    def so_far(self, population: str, question: Question[T]) -> tuple[T | None, list[Part]]:
+        """Return facts of a population, perhaps from a part of it, which the page has to tell.
+        Raise Reading where there are none yet, NotFound, StoreError.
+        """
+        found, behind = self.look(population, question)
+        if behind is not None and found is None:
+            raise Reading(population, behind)
+        return found, [] if behind is None else [Part(population, *behind)]
 
     def ask(self, population: str, question: Question[T]) -> T:
-        """Return facts of a population. Raise Reading, NotFound, StoreError."""
-        found = self.look(population, question)
+        """Return facts of a population that is read to its end, as what people decide by has to be.
+        Raise Reading, NotFound, StoreError.
+        """
+        self.service.known(population)
+        published = self.publisher.last_published(population)
+        found = self.desk.ask(population, question, self.now, published)
         if isinstance(found, Behind):
             raise Reading(population, found)
         return found
@@ -67,16 +91,22 @@ class Visit:
         *,
         fresh: bool = False,
         status: int = 200,
+        early: Sequence[Part] = (),
         **facts: Any,
     ) -> HTMLResponse:
-        """Return a page. ``here`` is the entry of the navigation that it belongs to."""
+        """Return a page. ``here`` is the entry of the navigation that it belongs to; ``early``: the
+        populations whose figures are of a part.
+        """
         names = self.populations()
         shown = population or (names[0] if len(names) == 1 else None)
         who, everywhere = self.visitor, self.reached is None
         frame = Frame(
             who.name, who.role, who.csrf, here, shown, tuple(names), self.now, fresh, everywhere
         )
-        return HTMLResponse(render(template, frame, **facts), status)
+        response = HTMLResponse(render(template, frame, early=early, **facts), status)
+        if early:
+            response.headers["Refresh"] = "5"
+        return response
 
 
 def visit(*roles: Role, anywhere: bool = False) -> Callable[..., Visit]:

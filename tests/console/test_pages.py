@@ -14,6 +14,7 @@ from support import World, laplace
 
 from accountant.api.app import create_app
 from accountant.console.app import add_console
+from accountant.reporting import desk, follower
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e" + "x" * 200
 OPEN = {"/console/signin", "/console/signin/link/{code}", "/console/static/{name}"}
@@ -91,6 +92,31 @@ def test_nobody_sees_a_page_without_a_session(made: World) -> None:
             answer = stranger.post(path, {"csrf": "x"})
             assert answer.status_code in (303, 403, 400), path
             assert answer.headers.get("location", "/console/signin").startswith("/console/signin")
+
+
+def test_pages_say_up_to_which_event_their_figures_are(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a ledger is read, pages that inform show the figures so far and say so; a page that
+    people decide by waits for the end, and says how far it is.
+    """
+    monkeypatch.setattr(follower, "_SLICE", 1)
+    monkeypatch.setattr(desk, "PATIENCE", 0.0)
+    monkeypatch.setattr(desk.Desk.ask, "__defaults__", (None, 0.0))
+    browser, last = signed_in(made, "olive", "officer"), made.service.head("fair").size - 1
+    pages = ["/console", "/console/fair/accounts", "/console/fair/accounts/d"]
+    said = [browser.get(path) for path in pages]
+    parts = [re.search(r"figures up to event (\d+) of (\d+); reading on", one.text) for one in said]
+    assert [part and part.groups() for part in parts] == [(str(n), str(last)) for n in range(3)]
+    waiting = browser.get("/console/fair/what-if")
+    assert waiting.status_code == 503
+    assert "The ledger is being read" in waiting.text
+    assert {one.headers.get("refresh") for one in said} == {"5"}
+    while "reading on" in (page := browser.get("/console/fair/accounts/d")).text:
+        pass
+    assert page.status_code == 200
+    assert "refresh" not in page.headers
+    assert browser.get("/console/fair/what-if").status_code == 200
 
 
 def test_to_look_changes_nothing_and_runs_nothing(made: World) -> None:

@@ -40,10 +40,11 @@ def show_accounts(
     exact: bool = False,
 ) -> HTMLResponse:
     """Show all accounts of a population, worst first."""
-    found = visit.ask(population, partial(listing, name=name, number=page))
-    return visit.page(
-        "accounts.html.j2", "accounts", population, **told_list(found, name, exact=exact)
-    )
+    found, early = visit.so_far(population, partial(listing, name=name, number=page))
+    if found is None:
+        raise Refused(404, f"Population {population} has no accounts.")
+    shown = told_list(found, name, exact=exact)
+    return visit.page("accounts.html.j2", "accounts", population, early=early, **shown)
 
 
 @router.get("/{population}/accounts/{dataset}")
@@ -61,12 +62,13 @@ def show_account(
     at = at if _is_moment(at) else ""
     by = tuple(one for one in (rows, columns) if one)
     question = partial(account, dataset=dataset, rule=rule, by=by, at=at)
-    found = visit.ask(population, question)
+    found, early = visit.so_far(population, question)
     if found is None:
         what = f"limit called {rule} on {in_words(dataset)}" if rule else f"dataset {dataset}"
         raise Refused(404, f"Population {population} has no {what}.")
     asked = {"rule": rule, "rows": rows, "columns": columns, "at": at}
-    return visit.page("account.html.j2", "accounts", population, **told(found, asked, exact=exact))
+    shown = told(found, asked, exact=exact)
+    return visit.page("account.html.j2", "accounts", population, early=early, **shown)
 
 
 def _is_moment(text: str) -> bool:

@@ -16,7 +16,7 @@ from accountant.budget.errors import Problem
 from accountant.console.access import pages
 from accountant.console.facts.accounts import NO_LIMIT, Row
 from accountant.console.facts.home import KINDS, MOST, MOST_ROWS, WEEK, HomeFacts, home, read_needs
-from accountant.console.framing import OverseenAnywhere, Visit
+from accountant.console.framing import OverseenAnywhere, Part, Visit
 from accountant.ledger.events import microseconds
 from accountant.reporting.activity import DAY
 from accountant.reporting.custody import LedgerFacts
@@ -32,14 +32,6 @@ class Unread(Struct, frozen=True):
 
     name: str
     reason: str
-
-
-class Reading(Struct, frozen=True):
-    """A ledger that is being read."""
-
-    name: str
-    read: int
-    size: int
 
 
 class Order(Struct, frozen=True):
@@ -62,27 +54,38 @@ def show_home(
     visit: OverseenAnywhere, exact: Annotated[bool, Query(description="unrounded")] = False
 ) -> HTMLResponse:
     """Show what needs somebody, over all populations."""
-    found = [(name, _looked_at(visit, name)) for name in visit.populations()]
-    return visit.page("home.html.j2", "home", fresh=True, exact=exact, **told(found, visit.now))
+    found, early = [], []
+    for name in visit.populations():
+        facts, behind = _looked_at(visit, name)
+        found.append((name, facts or behind or Behind(0, 0)))
+        if facts is not None and behind is not None:
+            early.append(Part(name, *behind))
+    facts_told = told(found, visit.now, whole=not early)
+    return visit.page("home.html.j2", "home", fresh=True, exact=exact, early=early, **facts_told)
 
 
-def _looked_at(visit: Visit, name: str) -> HomeFacts | Behind | Unread:
-    """Return the facts of one population. A ledger that is damaged does not hide the others."""
+def _looked_at(visit: Visit, name: str) -> tuple[HomeFacts | Unread | None, Behind | None]:
+    """Return the facts of one population, and how far it was read, if not to its end. A ledger that
+    is damaged does not hide the others.
+    """
     try:
-        found = visit.look(name, home)
-        if isinstance(found, HomeFacts):
+        found, behind = visit.look(name, home)
+        if found is not None:
             since = visit.now - WEEK * DAY
             reads = read_needs(visit.service.ledgers.ungranted(name, since), visit.now)
             more = found.more | {"finding": found.more.get("finding", 0) + len(reads[MOST:])}
-            return replace(found, needs=(*found.needs, *reads[:MOST]), more=more)
-        return found
+            found = replace(found, needs=(*found.needs, *reads[:MOST]), more=more)
+        return found, behind
     except (Problem, StoreError) as error:
-        return Unread(name, getattr(error, "detail", str(error)))
+        return Unread(name, getattr(error, "detail", str(error))), None
 
 
-def told(found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int) -> dict[str, Any]:
+def told(
+    found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int, *, whole: bool = True
+) -> dict[str, Any]:
     """Return what the template of Home says of each population's facts."""
     facts = [one for _, one in found if isinstance(one, HomeFacts)]
+    whole = whole and len(facts) == len(found)
     needs = [(one.name, need) for one in facts for need in one.needs]
     needs.sort(key=lambda pair: KINDS.index(pair[1].kind))
     accounts = sorted((row for one in facts for row in one.accounts), key=lambda row: row.gravity)
@@ -92,11 +95,11 @@ def told(found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int) -> 
     for _, kind, number in more:
         counts[kind] += number
     return {
-        "headline": headline(counts.total(), whole=len(facts) == len(found)),
-        "lede": lede(counts, datasets, whole=len(facts) == len(found)),
+        "headline": headline(counts.total(), whole=whole),
+        "lede": lede(counts, datasets, whole=whole),
         "needs": needs,
         "more_needs": [(name, _MORE[kind], number) for name, kind, number in more],
-        "behind": [Reading(n, *one) for n, one in found if isinstance(one, Behind)],
+        "behind": [Part(n, *one) for n, one in found if isinstance(one, Behind)],
         "unread": [one for _, one in found if isinstance(one, Unread)],
         "accounts": accounts[:MOST_ROWS],
         "more_accounts": max(0, datasets.total() - MOST_ROWS),
