@@ -60,7 +60,7 @@ def period_report(
     for a dataset that was not registered by its end, or Unavailable where no PDF can be made.
     """
     service.known(about.population)
-    return desk.work(about.population, partial(_made, about=about, asked=asked, form=form))
+    return desk.work(about.population, partial(made, about=about, asked=asked, form=form))
 
 
 def registry_draft(desk: Desk, service: Service, about: About, dataset: str) -> str:
@@ -85,7 +85,10 @@ def _texts(ledgers: Ledgers, about: About, forms: tuple[str, ...]) -> dict[str, 
     return {form: rendered(report, form) for form in forms}
 
 
-def _made(ledgers: Ledgers, about: About, asked: AskedReport, form: str) -> Made:
+def made(ledgers: Ledgers, about: About, asked: AskedReport, form: str) -> Made:
+    """Return the report of a period, made here. Raise as ``period_report`` does, or ValueError for
+    a damaged ledger.
+    """
     with collection_paused():
         facts = facts_of(ledgers, about.population, asked, about.published)
     return Made(written(facts, form), facts.head.events)

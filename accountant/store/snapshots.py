@@ -1,4 +1,5 @@
-"""Snapshots on disk, so that a start does not have to fold every event again.
+"""Snapshots on disk, so that a start does not have to fold every event again: of states, and of
+what was followed for pages (``reporting/keeping.py``).
 
 A snapshot ends with a MAC over all before it (HMAC-SHA-256), whose key is in the vault. An older
 snapshot that is put back is a sound one of fewer events: the database has to continue its tree. Any

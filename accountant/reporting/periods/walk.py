@@ -75,11 +75,12 @@ def walk(
     """
     state, tree, leaves = State(ledger), Tree(), list[bytes]()
     first, opened, broken, seen = None, False, None, 0
+    start, end = period.start, period.end
     for row in stored:
         event = Event.from_bytes(row.body)
-        if event.time >= period.end:
+        if event.time >= end:
             break
-        if event.time >= period.start:
+        if event.time >= start:
             if not opened:
                 _open(state, period, reader)
                 opened, first = True, event.sequence
@@ -102,8 +103,8 @@ def walk(
         _open(state, period, reader)
     tree, _ = tree.grown(leaves)
     progress(seen % _STEP)
-    finished = now >= period.end
-    state.now = period.end - 1 if finished else max(state.time, period.start)
+    finished = now >= end
+    state.now = end - 1 if finished else max(state.time, start)
     closed = max(state.now, state.time)
     return Walked(state, tree, first, state.sequence, closed, finished, broken)
 
