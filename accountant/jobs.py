@@ -7,6 +7,7 @@ Several processes may run the same job at once without harm.
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from accountant.budget.errors import Problem
 from accountant.config.settings import Settings
+from accountant.privacy.mechanisms import warm
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.desk import Desk
 from accountant.reporting.files import FORMATS, write_whole
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 _CLOCK_SECONDS: Final = 60
 _KEY_SECONDS: Final = 60
+_BETWEEN: Final = 0.01  # Seconds between two kinds of mechanisms that are made ready
 _SNAPSHOT_SECONDS: Final = 5
 """How often ledgers are checked for enough growth."""
 _ALIGNED: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -60,8 +63,17 @@ def start(
         sender = Callbacks(service, service.callbacks, secret_of(settings.callback_secret))
         seconds = settings.callback_seconds
         scheduler.add_job(send, "interval", [sender], id="callbacks", seconds=seconds)
+    scheduler.add_job(warm_prices, id="prices")  # once, as soon as the scheduler runs
     scheduler.start()
     return scheduler
+
+
+def warm_prices() -> None:
+    """Make all kinds of mechanisms ready, so that no request is the first of its kind. Whatever is
+    asked meanwhile is answered between two kinds.
+    """
+    for _ in warm():
+        time.sleep(_BETWEEN)
 
 
 def tell_alerts(scheduler: BackgroundScheduler, alerting: Alerting, seconds: float) -> None:

@@ -6,6 +6,7 @@ There is one file a family. A new kind is a model in the file of its family, and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, get_args
 
 from pydantic import (
@@ -15,6 +16,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     SerializationInfo,
     TypeAdapter,
+    ValidationInfo,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -46,6 +48,7 @@ __all__ = [
     "plain",
     "plain_amount",
     "price",
+    "warm",
 ]
 
 AnyKind = Annotated[
@@ -92,19 +95,22 @@ class _ByKind:
     """
 
     @staticmethod
-    def read(value: Any) -> BaseMechanism:
+    def read(value: Any, info: ValidationInfo) -> BaseMechanism:
         """Return the mechanism. Raises pydantic's errors."""
         if isinstance(value, BaseMechanism):
             return value
         kind = value.get("kind") if isinstance(value, dict) else None
         model: type[BaseMechanism] | None = _BY_KIND.get(kind) if isinstance(kind, str) else None
-        return _ANY.validate_python(value) if model is None else model.model_validate(value)
+        if model is None:
+            return _ANY.validate_python(value, context=info.context)
+        return model.model_validate(value, context=info.context)
 
     @staticmethod
     def write(value: BaseMechanism, info: SerializationInfo) -> dict[str, Any]:
         """Return the mechanism as what holds it is written."""
         return value.model_dump(
             mode=info.mode,
+            context=info.context,
             by_alias=info.by_alias,
             exclude_unset=info.exclude_unset,
             exclude_defaults=info.exclude_defaults,
@@ -114,7 +120,7 @@ class _ByKind:
     @classmethod
     def __get_pydantic_core_schema__(cls, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
         written = core_schema.plain_serializer_function_ser_schema(cls.write, info_arg=True)
-        return core_schema.no_info_plain_validator_function(cls.read, serialization=written)
+        return core_schema.with_info_plain_validator_function(cls.read, serialization=written)
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -125,3 +131,17 @@ class _ByKind:
 
 Mechanism = Annotated[AnyKind, _ByKind]
 """A mechanism of any kind, as a field of requests and policies."""
+
+
+def warm() -> Iterator[str]:
+    """Make the kinds ready, one after another: read and price the first example of each, and yield
+    its name. The first of a kind takes milliseconds, of a compound one some ten. A plan is only
+    read: each is verified anew, and few services have any.
+    """
+    for kind, model in _BY_KIND.items():
+        example: Any = model.model_config["json_schema_extra"]
+        mechanism = model.model_validate(example["examples"][0])
+        if not isinstance(mechanism, compound.Plan):
+            for relation in Relation:
+                price(mechanism, relation)
+        yield kind
