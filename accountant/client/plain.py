@@ -102,8 +102,7 @@ class Plain:
 
     def _line(self) -> _Line:
         """Return a connection that is open, as far as is known, or a new one."""
-        while self._idle:
-            line = self._idle.pop()
+        while (line := self._waiting()) is not None:
             if line.silent():
                 return line
             line.close()
@@ -112,10 +111,14 @@ class Plain:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return _Line(opened, self._seconds)
 
+    def _waiting(self) -> _Line | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
     def close(self) -> None:
         """Close the connections."""
-        while self._idle:
-            self._idle.pop().close()
+        while (line := self._waiting()) is not None:
+            line.close()
         if self._other is not None:
             self._other.close()
 
