@@ -112,7 +112,7 @@ def _http(out: Path) -> Rendered:
     """Return the description of the HTTP interface, as a service shows it, and write the OpenAPI
     document beside it.
     """
-    app = create_app(None, Settings(), None)  # type: ignore[arg-type] # it answers nothing here
+    app = create_app(None, Settings(), None)  # it answers nothing here
     openapi = out / "reference/openapi.json"
     openapi.parent.mkdir(exist_ok=True)
     openapi.write_text(json.dumps(document(app), indent=1), encoding="utf-8")

@@ -95,14 +95,14 @@ async def _parameters(_: Request, error: RequestValidationError) -> JSONResponse
     return problem("invalid-request", 422, "; ".join(reasons))
 
 
-def create_app(service: Service, settings: Settings, publisher: Publisher) -> App:
-    """Return the HTTP API of ``service``."""
+def create_app(service: Service | None, settings: Settings, publisher: Publisher | None) -> App:
+    """Return the HTTP API of ``service``; without one it can only be described."""
     app = App(
         title="accountant", version=__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
     app.state.service = service
     app.state.publisher = publisher
-    app.state.desk = Desk(service.ledgers, settings.home)
+    app.state.desk = Desk(service.ledgers, settings.home) if service else None
     app.state.public_log = settings.public_log
     problems.install(app)
     app.exception_handler(RequestValidationError)(_parameters)

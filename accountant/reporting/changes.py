@@ -41,7 +41,7 @@ _NONE: Final = frozenset(
     {
         *(OPENED, NOTED, ANSWERED, PROPOSED, DECLINED, REPUBLISHED, CANCELLED, NOT_APPROVED),
         *("text.erased.v1", "report.filed.v1", "publication.stopped.v1"),
-        *("publication.resumed.v1", "signing_key.adopted.v1"),
+        *("publication.resumed.v1", "signing_key.adopted.v1", "ledger.verified.v1"),
     }
 )
 """They change no account."""

@@ -59,7 +59,7 @@ class Desk:
         self._ledgers, self._home = ledgers, home
         self._near, self._here = Follower(ledgers), Lock()
         self._helpers: Helpers | None = None
-        self._apart, self._one = Lock(), Lock()
+        self._apart, self._long, self._short = Lock(), Lock(), Lock()
 
     def ask(
         self,
@@ -84,14 +84,15 @@ class Desk:
         """
         return self._seen(Asked(population, question, published, now, PATIENCE, early=True))
 
-    def work(self, population: str, work: Work[T]) -> T:
-        """Return what ``work`` makes of a ledger, one after another: each needs a core. Raise
-        StoreError, or the problem that it raises.
+    def work(self, population: str, work: Work[T], events: int | None = None) -> T:
+        """Return what ``work`` makes of a ledger, one after another: each needs a core. What reads
+        only a number of ``events`` for a page does not wait for reports. Raise StoreError, or the
+        problem that it raises.
         """
-        if self._is_near(population):
+        if self._is_near(population, events):
             with _damage():
                 return work(self._ledgers)
-        with self._one, self._helper() as helpers:
+        with self._long if events is None else self._short, self._helper() as helpers:
             try:
                 found: T = _exchanged(helpers, work)
             except HelperError as error:
@@ -105,9 +106,9 @@ class Desk:
                 self._helpers.leave(_LEAVE)
             self._end()
 
-    def _is_near(self, population: str) -> bool:
-        short = self._ledgers.head(population).size < WORTH
-        return short or home_made() or os.name != "posix"
+    def _is_near(self, population: str, events: int | None = None) -> bool:
+        events = self._ledgers.head(population).size if events is None else events
+        return events < WORTH or home_made() or os.name != "posix"
 
     def _seen(self, asked: Asked) -> Seen[Any]:
         if self._is_near(asked.population):

@@ -167,7 +167,7 @@ class Follower:
         name, until = asked.population, monotonic() + asked.patience
         if (followed := self._followed.get(name)) is None:
             followed = self._followed[name] = self._begun(name)
-        texts = Texts(partial(self._ledgers.texts, name), placed=True)
+        texts = Texts(partial(self._ledgers.texts, name), placed=self._snapshots is not None)
         events = self._ledgers.stream(name, followed.state.sequence)
         rooted = partial(self._root, name)
         while piece := list(islice(events, _SLICE)):

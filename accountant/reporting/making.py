@@ -6,17 +6,20 @@ The service answers grants meanwhile, and the memory that a report takes ends wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from accountant.ledger.events import Event
 from accountant.reporting.checklist import checklist
+from accountant.reporting.contributors import used_up_by
 from accountant.reporting.desk import Desk
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.periods.making import AskedReport, facts_of
 from accountant.reporting.periods.rendering import set_in, written
 from accountant.reporting.registry import registry_entry
 from accountant.reporting.schema import Report
+from accountant.reporting.texts import Texts
 from accountant.runtime.memory import collection_paused
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Signed
@@ -77,6 +80,29 @@ def checklist_page(desk: Desk, service: Service, about: About) -> bytes:
     """
     service.known(about.population)
     return desk.work(about.population, partial(_checklist, about=about))
+
+
+def used_up(
+    desk: Desk, service: Service, event: Event, rules: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return, of the ``rules`` of a decision, for each limit that fired the charges that used it up
+    (``contributors.py``). Raise StoreError.
+    """
+    name, before = event.ledger, event.sequence
+    work = partial(
+        _used_up,
+        population=name,
+        rules=list(rules),
+        before=before,
+        policies=service.policies(name, before),
+        datasets=service.state(name).datasets,
+    )
+    return desk.work(name, work, before)
+
+
+def _used_up(ledgers: Ledgers, population: str, **asked: Any) -> list[dict[str, Any]]:
+    texts = Texts(partial(ledgers.texts, population), page=1)
+    return used_up_by(ledgers.stream(population), texts=texts, **asked)
 
 
 def _texts(ledgers: Ledgers, about: About, forms: tuple[str, ...]) -> dict[str, str]:

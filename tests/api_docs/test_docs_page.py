@@ -16,8 +16,6 @@ from accountant.api.description.page import curl, page, pretty
 from accountant.api.description.texts import PROBLEMS, STORY
 from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS
-from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -57,7 +55,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def text() -> str:
     """The page as HTML."""
-    return page(create_app(Service(Ledgers("sqlite:///none.db")), Settings(), None))  # type: ignore[arg-type]
+    return page(create_app(None, Settings(), None))
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,6 @@ from accountant.api.problems import _STATUS_OF_CODE
 from accountant.budget.commands import Role
 from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS
-from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 
 ROOMS = (
     "auth",
@@ -57,7 +55,7 @@ values.
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
     """An application that serves no request."""
-    return create_app(Service(Ledgers("sqlite:///none.db")), Settings(), None)  # type: ignore[arg-type]
+    return create_app(None, Settings(), None)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,9 @@ from accountant.client.errors import Refused
 from accountant.console.facts.decision import decision
 from accountant.console.pages import decisions
 from accountant.ledger.events import Event
+from accountant.reporting import desk
+from accountant.reporting.desk import Desk
+from accountant.reporting.making import used_up
 
 RULES = """  - {id: whole, limit: {epsilon: 1, delta: 1e-6}}
   - {id: noted, of: whole, at: 50%, action: flag}
@@ -87,6 +90,18 @@ def test_whoever_used_it_up_is_looked_for_in_long_ledgers_only_when_asked(
     assert "66.7 %" in texts(browser.get(more))
     monkeypatch.setattr(decisions, "MOST", event - 1)
     assert f"/v1/populations/fair/decisions/d{event}" in texts(browser.get(more))
+
+
+def test_another_process_finds_the_same(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever used a limit up is looked for beside the service where many events lie before."""
+    event = made.service.event("fair", refused(made, laplace("0.5")))
+    explained = made.service.explain("fair", event).decision
+    rules = [one.to_json() for one in explained.findings]
+    here = Desk(made.service.ledgers)
+    found = used_up(here, made.service, event, rules)
+    assert [one["share"] for one in found[0]["events"]][:1] == ["66.7"]
+    monkeypatch.setattr(desk, "WORTH", 1)
+    assert used_up(here, made.service, event, rules) == found
 
 
 def test_the_numbers_are_those_of_the_api(made: World) -> None:

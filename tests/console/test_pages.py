@@ -36,7 +36,7 @@ def made(world: Callable[..., World]) -> World:
 
 def routes(made: World) -> Iterator[RouteContext]:
     """Every route of the console."""
-    app = create_app(made.service, made.settings, None)  # type: ignore[arg-type]
+    app = create_app(made.service, made.settings, None)
     add_console(app, made.service, made.settings)
     for route in iter_route_contexts(app.routes):
         if route.path is not None and route.path.startswith("/console"):

@@ -125,7 +125,7 @@ def _only_once(code: str) -> dict[str, Any]:
 @cache
 def _calls() -> list[tuple[str, re.Pattern[str]]]:
     """Method and path of each call."""
-    paths = create_app(None, Settings(), None).openapi()["paths"]  # type: ignore[arg-type]
+    paths = create_app(None, Settings(), None).openapi()["paths"]
     return [
         (method.upper(), re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))))
         for path, methods in paths.items()

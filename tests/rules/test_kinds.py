@@ -134,7 +134,7 @@ def test_a_kind_that_is_registered_later_is_read_and_described(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Reading and schemas go by the kinds that are registered at that moment."""
-    app = create_app(None, Settings(), None)  # type: ignore[arg-type]
+    app = create_app(None, Settings(), None)
     rules = [{"id": "wide", "limit": {"epsilon": 1}}, {"id": "quota", "grants": 3}]
     document = {"policy": "p", "rules": rules}
     with pytest.raises(ValidationError):

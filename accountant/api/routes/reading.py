@@ -39,7 +39,7 @@ from accountant.door.sending import FileResponse
 from accountant.ledger.events import Event
 from accountant.ledger.tiles import WIDTH, Tile
 from accountant.publishing.evidence import Gone, written
-from accountant.reporting.making import About, period_report, report_texts
+from accountant.reporting.making import About, period_report, report_texts, used_up
 from accountant.reporting.periods.making import MEDIA, AskedReport
 from accountant.reporting.periods.period import Period
 from accountant.reporting.statement import accounts_json
@@ -160,6 +160,7 @@ def show_decision(
     decision: Annotated[str, Path(pattern=r"^[dg]\d{1,18}$")],
     key: Reader,
     service: TheService,
+    desk: TheDesk,
 ) -> JSONResponse:
     """Show every rule that was evaluated, with both sides of its comparison, and the charges that
     used up each limit that fired. Pipelines see their own decisions, without other clients.
@@ -171,12 +172,7 @@ def show_decision(
     request = in_names(service, population, texts.opened(event).body["command"])
     document = in_full(event, service.explain(population, event), request)
     if narrowed_to(key) is None:
-        # Imported late, like everything that makes reports.
-        from accountant.reporting.contributors import used_up_by  # noqa: PLC0415
-
-        rows, policies = service.stream(population), service.policies(population, event.sequence)
-        data = service.state(population).datasets
-        used = used_up_by(rows, document["rules"], event.sequence, texts, policies, data)
+        used = used_up(desk, service, event, document["rules"])
         document["used_up_by"] = cast(list[Contributors], used)
     return JSONResponse(document)
 

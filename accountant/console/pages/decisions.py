@@ -14,18 +14,19 @@ from accountant.budget.facts import grant_of, request_in
 from accountant.budget.outcome import DECLINED, NOT_APPROVED, PROPOSED
 from accountant.budget.proposals import digest_of
 from accountant.console.access import Refused, pages
-from accountant.console.facts.decision import REFUSING, UsedUp, decision, used_up
+from accountant.console.facts.decision import REFUSING, UsedUp, decision
+from accountant.console.facts.decision import used_up as told_of
 from accountant.console.facts.sentences import WARNS
-from accountant.console.framing import EventNumber, Overseen, Population
+from accountant.console.framing import EventNumber, Overseen, Population, Visit
 from accountant.ledger.events import Event
-from accountant.reporting.contributors import used_up_by
+from accountant.reporting.making import used_up
 from accountant.reporting.texts import Texts
 from accountant.runtime.service import Service
 
 READ: Final = 5_000
 """Events before a decision up to which whoever used a limit up is looked for at once."""
 MOST: Final = 100_000
-"""Events up to which that is looked for by a page at all: it takes the processor of the service."""
+"""Events up to which that is looked for by a page at all: whoever asks waits for the reading."""
 router = pages()
 Whole = Annotated[Literal["all"] | None, Query()]
 
@@ -52,7 +53,7 @@ def show_decision(
         "ledger",
         population,
         facts=decision(judged, found, _command(service, judged), advice, status),
-        used=_used(service, judged, found) if fired and short else (),
+        used=_used(visit, judged, found) if fired and short else (),
         more_used=fired and not short,
         many=event > MOST,
         digest=digest_of(row.body),
@@ -89,12 +90,8 @@ def _status(service: Service, event: Event) -> str | None:
     return service.grant(event.ledger, name)[0].status
 
 
-def _used(service: Service, event: Event, found: Decision) -> tuple[UsedUp, ...]:
+def _used(visit: Visit, event: Event, found: Decision) -> tuple[UsedUp, ...]:
     """Return the charges that used up the limits that fired."""
-    population, number = event.ledger, event.sequence
     grave = [one for one in found.findings if not (one.fired and one.code == WARNS)]
     rules = [one.to_json() for one in grave]
-    texts = Texts(partial(service.texts, population), page=1)
-    rows, policies = service.stream(population), service.policies(population, number)
-    data = service.state(population).datasets
-    return used_up(used_up_by(rows, rules, number, texts, policies, data))
+    return told_of(used_up(visit.desk, visit.service, event, rules))
