@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Integer, bindparam, select, text
+from sqlalchemy import Connection, Integer, bindparam, func, select, text
 
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.merkle import Tree
@@ -307,6 +307,12 @@ class Queries:
         """Return the reads without a grant that went on after a stamp, the latest first."""
         without = (DATA_READ.c.ledger == ledger) & (DATA_READ.c.granted == "")
         return self._reads(without & (DATA_READ.c.last >= since), most)
+
+    def count_ungranted(self, ledger: str) -> int:
+        """Return how many reads without a grant are kept."""
+        without = (DATA_READ.c.ledger == ledger) & (DATA_READ.c.granted == "")
+        [(count,)] = self._rows(select(func.count()).select_from(DATA_READ).where(without))
+        return int(count)
 
     def _reads(self, wanted: Any, most: int) -> list[DataRead]:
         columns = [DATA_READ.c[name] for name in DataRead._fields]

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 
 from browser import signed_in
-from deciding import texts
+from deciding import decide, texts
 from support import World, ask, laplace
 
+from accountant.console.facts.account import WeekFacts
 from accountant.console.pages.home import headline, lede
+from accountant.console.pages.week_words import week_headline
+from accountant.reporting.activity import Ending
 
 RULES = (
     "  - {id: a, limit: {epsilon: 1}}\n  - {id: dear, action: approve, at_most: {epsilon: 0.4}}\n"
@@ -54,6 +57,19 @@ def test_whoever_waits_for_a_person_comes_first(world: Callable[..., World]) -> 
     assert "One matter needs you 1 request waits for a decision." in home
 
 
+def test_a_request_that_waited_counts_once(world: Callable[..., World]) -> None:
+    """It is decided when it is let in, and began to wait before; a plain one is decided, too."""
+    made = world().hospital(RULES)
+    assert made.post("/grants", ask(laplace("0.1"))).status_code == 201
+    waits = made.post("/grants", ask(laplace("0.5"), wait="1d")).json()["id"]
+    browser = signed_in(made)
+    path = f"/console/fair/requests/{waits}"
+    assert decide(browser, path, "confirm", "agreed").status_code == 303
+    said = texts(browser.get("/console"))
+    assert "Requests decided 2 0 Let through 2 0" in said
+    assert "Refused 0 0 Began to wait 1 0" in said
+
+
 def test_nothing_is_said_before_all_is_read() -> None:
     """While a ledger is read, or cannot be, Home does not say that nothing is needed; accounts that
     go over if reservations run, and datasets without a limit, are no accounts within their limits.
@@ -70,3 +86,12 @@ def test_nothing_is_said_before_all_is_read() -> None:
         "2 datasets have no limit"
     )
     assert lede(none, {"no_limit": 2}, whole=True) == "No dataset has a limit yet."
+
+
+def test_a_week_counts_requests_and_not_what_is_said_of_them() -> None:
+    """Where no amount compares two weeks, the headline of an account has how many were decided:
+    not again what of them was flagged, had waited, or expired later.
+    """
+    this: dict[Ending, int] = {"admitted": 5, "flagged": 3, "waiting": 2, "expired": 1}
+    week = WeekFacts(this | {"refused": 1, "recorded": 2}, {"refused": 4, "expired": 7}, None, None)
+    assert week_headline(week) == "8 requests decided this week, 4 last week"

@@ -198,3 +198,4 @@ def test_so_many_are_kept_and_no_more(made: World) -> None:
     kept = made.service.ledgers.ungranted("fair")
     assert 30 < len(kept) <= 40
     assert kept[0].run == "r98"
+    assert made.service.ledgers.count_ungranted("fair") == len(kept)

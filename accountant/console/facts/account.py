@@ -7,7 +7,6 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from accountant.budget.accounts.part import Integers
@@ -27,7 +26,7 @@ from accountant.ledger.events import microseconds, rfc3339
 from accountant.privacy.units import INFINITE
 from accountant.reporting.activity import DAY, Ending
 from accountant.reporting.desk import Page
-from accountant.reporting.model import MOST_RESERVATIONS, reservations
+from accountant.reporting.model import reservations
 from accountant.reporting.schema import PeriodFacts, PointFacts, Reservations, Status
 from accountant.reporting.statement import (
     Balance,
@@ -199,7 +198,7 @@ def account(
         spending=spending(state, followed.history, dataset, counted),
         groups=None if counted is None else groups(state, counted, by, sums),
         week=_week(page, counted, dataset),
-        reservations=_held(page, dataset),
+        reservations=reservations(page.followed.history, dataset),
         others=tuple(others[:MOST_PARTS]),
         parts=tuple(sorted(parts, key=share_of, reverse=True)[:MOST_PARTS]),
         more=max(0, len(others) - MOST_PARTS) + max(0, len(parts) - MOST_PARTS),
@@ -343,13 +342,6 @@ def _rise(late: str | None, early: str | None) -> str | None:
     if late is None or early is None or INFINITE in (late, early):
         return None
     return format(max(Decimal(0), Decimal(late) - Decimal(early)).normalize(), "f")
-
-
-def _held(page: Page, dataset: str) -> Reservations:
-    """Return the open grants on a dataset, the oldest first."""
-    found = reservations(page.followed.history, dataset)
-    listed = sorted(found.listed, key=lambda one: one.opened)
-    return msgspec.structs.replace(found, listed=tuple(listed[:MOST_RESERVATIONS]))
 
 
 def _moment(page: Page, counted: Counted | None, at: str) -> tuple[int, Past | None]:

@@ -21,6 +21,7 @@ from accountant.privacy.units import INFINITE, Currency
 from accountant.reporting.activity import DAY, Ending
 from accountant.reporting.custody import LedgerFacts
 from accountant.reporting.desk import Page
+from accountant.reporting.history import LATEST
 from accountant.reporting.numbers import NO_BOUND, lasted, minute, up
 from accountant.reporting.schema import NotableFacts
 from accountant.reporting.verdict import doubts, is_over
@@ -192,10 +193,13 @@ def _findings(page: Page) -> list[Need]:
     found = []
     for sort, (one, several, meaning) in _SORTS.items():
         by_client: defaultdict[str, list[NotableFacts]] = defaultdict(list)
-        for event in history.latest(sort, since, MOST * 5):
+        latest = history.latest(sort, since, LATEST)
+        least = "at least " if len(latest) == LATEST else ""  # earlier ones are forgotten
+        for event in latest:
             by_client[event.client].append(event)
         for client, events in by_client.items():
-            last, times = events[0], one if len(events) == 1 else several.format(len(events))
+            number = f"{least}{len(events):,}"
+            last, times = events[0], one if len(events) == 1 else several.format(number)
             what = f"{client} {times}, last on {last.dataset or 'no dataset'}."
             age = lasted((page.now - microseconds(last.time)) / SECOND)
             lost = "no bound" if last.epsilon == INFINITE else f"{up(last.epsilon, 3)} epsilon"
@@ -224,17 +228,17 @@ def read_needs(reads: Iterable[DataRead], now: int) -> list[Need]:
 _SORTS: Final = {
     "understated": (
         "claimed too little in a request",
-        "claimed too little in {:,} requests",
+        "claimed too little in {} requests",
         "The claim was below what its mechanism costs.",
     ),
     "unverifiable": (
         "made a claim that nothing verifies",
-        "made {:,} claims that nothing verifies",
+        "made {} claims that nothing verifies",
         "What it costs rests on the client's word.",
     ),
     "expired": (
         "never reported on a grant",
-        "never reported on {:,} grants",
+        "never reported on {} grants",
         "What expires is charged in full.",
     ),
 }

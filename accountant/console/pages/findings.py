@@ -22,7 +22,8 @@ def show_findings(population: Population, visit: Overseen) -> HTMLResponse:
     """Show what somebody should look into."""
     found = visit.ask(population, findings)
     reads = visit.service.ledgers.ungranted(population, most=MOST)
-    total = sum(one.total for one in found.sorts) + len(reads)
+    ungranted = visit.service.ledgers.count_ungranted(population)
+    total = sum(one.total for one in found.sorts) + ungranted
     headline = f"{counted(total, 'finding')} in this ledger" if total else "Nothing was found"
     held = visit.ask(population, open_grants)
     return visit.page(
@@ -31,6 +32,7 @@ def show_findings(population: Population, visit: Overseen) -> HTMLResponse:
         population,
         found=found,
         reads=[(one, rfc3339(one.last)) for one in reads],
+        all_reads=ungranted,
         headline=headline,
         held=held,
     )

@@ -17,6 +17,7 @@ from accountant.console.access import pages
 from accountant.console.facts.accounts import NO_LIMIT, Row
 from accountant.console.facts.home import KINDS, MOST, MOST_ROWS, WEEK, HomeFacts, home, read_needs
 from accountant.console.framing import OverseenAnywhere, Part, Visit
+from accountant.console.pages.week_words import DECIDED
 from accountant.ledger.events import microseconds
 from accountant.reporting.activity import DAY
 from accountant.reporting.custody import LedgerFacts
@@ -220,7 +221,7 @@ def _week(facts: Iterable[HomeFacts]) -> list[tuple[str, bool, int, int]]:
         return name, sub, sum(this[e] for e in endings), sum(last[e] for e in endings)
 
     return [
-        row("Requests", "admitted", "refused", "waiting", "recorded"),
+        row("Requests decided", *DECIDED),
         row("Let through", "admitted"),
         row("Recorded after they ran", "recorded"),
         row("of both, flagged", "flagged", sub=True),

@@ -9,6 +9,8 @@ from accountant.console.facts.account import WeekFacts
 from accountant.reporting.activity import Ending
 from accountant.reporting.numbers import counted, percent_of, up
 
+DECIDED: Final[tuple[Ending, ...]] = ("admitted", "refused", "recorded")
+"""How a request ends; it may have waited before, be flagged besides, and expire later."""
 _LOW: Final = Decimal("0.05")
 """Amounts that differ by less are told as equal."""
 
@@ -16,8 +18,8 @@ _LOW: Final = Decimal("0.05")
 def week_headline(week: WeekFacts) -> str:
     """Return how this week compares with the last."""
     if week.spent is None or week.spent_before is None:
-        this, last = (sum(one.values()) for one in (week.this, week.last))
-        return f"{counted(this, 'request')} this week, {last:,} last week"
+        this, last = (sum(one.get(e, 0) for e in DECIDED) for one in (week.this, week.last))
+        return f"{counted(this, 'request')} decided this week, {last:,} last week"
     return _compared(week.spent, week.spent_before)
 
 
