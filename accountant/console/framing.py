@@ -20,6 +20,8 @@ from accountant.runtime.service import Service
 
 T = TypeVar("T")
 NAME: Final = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
+NO_POPULATION: Final = "-"
+"""Stands in addresses for what is of no population: none can have this name."""
 Population = Annotated[str, Path(pattern=NAME)]
 EventNumber = Annotated[int, Path(ge=0, le=2**53)]
 

@@ -254,6 +254,9 @@ class Alerting:
         digest = sha256("\0".join((self._origin, ledger, row.name)).encode()).hexdigest()
         place = said.pop("place")
         page = f"{self._console}/{ledger}/{place}" if self._console and place else self._console
+        if ledger not in self._populations():  # keys have pages, and the service's clock has none
+            of_keys = self._console and place.startswith("proposals/")
+            page = f"{self._console}/-/{place}" if of_keys else self._console
         return Told(f"alert_{digest[:32]}", rfc3339(row.seen), ledger, page=page, **said)
 
     def together(self, ledger: str, message: Message) -> Told:

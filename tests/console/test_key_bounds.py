@@ -238,6 +238,13 @@ def test_within_its_scope_a_key_does_what_its_role_does(made: World) -> None:
     links = set(re.findall(r'href="(/console[^"?#]*)"', home)) - {"/console/static/console.css"}
     assert "/console/fair/evidence" in links
     assert {browser.get(one).status_code for one in links} == {200}
+    made.service.credentials.create("olga", "officer", "operator:zed")
+    assert "olga" not in browser.get("/console").text
+    overseer = signed_in(made, "all-of-them", "officer")
+    home = overseer.get("/console").text
+    assert "Make a key of the role officer, olga?" in home
+    [place] = set(re.findall(r'href="(/console/-/proposals/\d+)"', home))
+    assert "olga" in overseer.get(place).text
 
 
 def test_the_page_of_keys_shows_what_each_reaches_and_when_it_ends(made: World) -> None:

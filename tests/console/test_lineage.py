@@ -174,7 +174,7 @@ def test_people_are_told_of_reads_without_a_grant(made: World) -> None:
         assert "&lt;script&gt;" in text
     desk = Desk(made.service.ledgers)
     try:
-        [(_, found)] = list(look(made.service, made.publisher, desk, Terms(), lambda _: True))
+        found = dict(look(made.service, made.publisher, desk, Terms(), lambda _: True))["fair"]
     finally:
         desk.close()
     assert [one.sentence for one in found if one.kind == "read"] == [

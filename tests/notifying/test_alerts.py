@@ -173,6 +173,23 @@ def test_a_proposal_waits_for_somebody(
     assert tell().run() == 0
 
 
+def test_a_key_waits_for_somebody(
+    made: World, receiver: Receiver, tell: Callable[..., Alerting]
+) -> None:
+    """A key that takes two people is told once, with its page, whatever populations there are."""
+    made.service.console = "https://accounts.example.org/console"
+    made.service.credentials.create("olga", "officer", "operator:ann")
+    found, _ = made.service.credentials.proposals()
+    job = tell()
+    assert (job.run(), job.run(), tell().run()) == (1, 0, 0)
+    [(_, body)] = receiver.got
+    data = json.loads(body)["data"]
+    assert data["sentence"].startswith("keys: a proposal waits for a second person until ")
+    assert data["sentence"].endswith("UTC: Make a key of the role officer, olga?")
+    number = found[0].sequence
+    assert data["page"] == f"https://accounts.example.org/console/-/proposals/{number}"
+
+
 def test_a_request_waits_for_a_person(
     made: World, receiver: Receiver, tell: Callable[..., Alerting]
 ) -> None:

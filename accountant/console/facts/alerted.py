@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from accountant.auth.keys import LEDGER as KEYS
 from accountant.budget.decide.approving import asking, looked_at
 from accountant.budget.errors import Problem
 from accountant.budget.grants import Grant
@@ -24,6 +25,7 @@ from accountant.console.facts.alerts import (
     OpenProposal,
     alerts,
     clock_alert,
+    proposal_alert,
     read_alerts,
     unusable,
 )
@@ -73,6 +75,11 @@ def look(
     doubt, end = service.clock_doubt(), monotonic() + _READING
     if doubt is not None:
         yield doubt.ledger, [clock_alert(doubt)]
+    if doubt is None:
+        try:
+            yield KEYS, _keys(service)
+        except (OSError, Problem, StoreError) as error:
+            _log.warning("a ledger was not looked at", ledger=KEYS, reason=str(error))
     for population in service.populations():
         now = 0 if doubt else service.time()
         try:
@@ -87,6 +94,16 @@ def look(
         else:
             if not isinstance(found, Behind):
                 yield population, [*found, *_reads(service, population, now)]
+
+
+def _keys(service: Service) -> list[Alert]:
+    """Return the alerts of keys and links that wait for a second person."""
+    found, now = service.credentials.proposals()
+    return [
+        proposal_alert("keys", OpenProposal(one.sequence, question(one.command), one.expires))
+        for one in found
+        if one.is_open(now)
+    ]
 
 
 def _reads(service: Service, population: str, now: int) -> list[Alert]:

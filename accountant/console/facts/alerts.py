@@ -104,7 +104,8 @@ class Facts(Struct, frozen=True):
 
 def alerts(population: str, facts: Facts, terms: Terms) -> list[Alert]:
     """Return all that is worth an alert now, the gravest first."""
-    found = [*_custody(population, facts), *_proposals(population, facts)]
+    found = [*_custody(population, facts)]
+    found += [proposal_alert(population, one) for one in facts.proposals]
     found += [_request(population, one) for one in facts.requests]
     for one in facts.limits:
         found += _limit(population, one, facts.now, terms)
@@ -175,13 +176,11 @@ def _custody(population: str, facts: Facts) -> Iterator[Alert]:
         yield Alert("witness", f"witness/{event}", text, "evidence")
 
 
-def _proposals(population: str, facts: Facts) -> Iterator[Alert]:
-    for one in facts.proposals:
-        until = minute(rfc3339(one.expires))
-        text = (
-            f"{population}: a proposal waits for a second person until {until} UTC: {one.question}"
-        )
-        yield Alert("proposal", f"proposal/{one.sequence}", text, f"proposals/{one.sequence}")
+def proposal_alert(population: str, one: OpenProposal) -> Alert:
+    """Return the alert of a proposal that waits."""
+    until = minute(rfc3339(one.expires))
+    text = f"{population}: a proposal waits for a second person until {until} UTC: {one.question}"
+    return Alert("proposal", f"proposal/{one.sequence}", text, f"proposals/{one.sequence}")
 
 
 def _request(population: str, one: AskedRequest) -> Alert:

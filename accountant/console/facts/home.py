@@ -13,6 +13,7 @@ from accountant.budget.decide.approving import asking, looked_at
 from accountant.budget.decide.proposing import why
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
+from accountant.budget.proposals import Proposal
 from accountant.budget.state import ALL
 from accountant.console.facts.accounts import NO_LIMIT, Row, ranked, row_of
 from accountant.console.facts.proposed import question
@@ -125,7 +126,7 @@ def needs(page: Page, accounts: tuple[Row, ...], ledger: LedgerFacts) -> dict[Ki
     return {
         "alarm": alarms,
         "over": _over(page, accounts),
-        "proposal": _proposals(page),
+        "proposal": proposal_needs(page.followed.state.proposals.values(), page.now),
         "request": _requests(page),
         "finding": _findings(page),
     }
@@ -151,10 +152,11 @@ def _over(page: Page, accounts: tuple[Row, ...]) -> list[Need]:
     return found
 
 
-def _proposals(page: Page) -> list[Need]:
+def proposal_needs(proposals: Iterable[Proposal], now: int) -> list[Need]:
+    """Return the proposals that can be confirmed, those that lapse first before others."""
     found = []
-    for one in sorted(page.followed.state.proposals.values(), key=lambda one: one.expires):
-        if one.is_open(page.now):
+    for one in sorted(proposals, key=lambda one: one.expires):
+        if one.is_open(now):
             since, until = minute(rfc3339(one.time)), minute(rfc3339(one.expires))
             said = f"From {one.by}, {since}. It takes a second person: {why(one.effect)}."
             text = f"{shortened(said, 400)} Lapses on {until}."

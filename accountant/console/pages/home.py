@@ -15,8 +15,18 @@ from msgspec.structs import replace
 from accountant.budget.errors import Problem
 from accountant.console.access import pages
 from accountant.console.facts.accounts import NO_LIMIT, Row
-from accountant.console.facts.home import KINDS, MOST, MOST_ROWS, WEEK, HomeFacts, home, read_needs
-from accountant.console.framing import OverseenAnywhere, Part, Visit
+from accountant.console.facts.home import (
+    KINDS,
+    MOST,
+    MOST_ROWS,
+    WEEK,
+    HomeFacts,
+    Need,
+    home,
+    proposal_needs,
+    read_needs,
+)
+from accountant.console.framing import NO_POPULATION, OverseenAnywhere, Part, Visit
 from accountant.console.pages.week_words import DECIDED
 from accountant.ledger.events import microseconds
 from accountant.reporting.activity import DAY
@@ -61,8 +71,15 @@ def show_home(
         found.append((name, facts or behind or Behind(0, 0)))
         if facts is not None and behind is not None:
             early.append(Part(name, *behind))
-    facts_told = told(found, visit.now, whole=not early)
+    keys = _keys(visit) if visit.reached is None else ()
+    facts_told = told(found, visit.now, keys, whole=not early)
     return visit.page("home.html.j2", "home", fresh=True, exact=exact, early=early, **facts_told)
+
+
+def _keys(visit: Visit) -> list[Need]:
+    """Return the keys and links that wait for a second person."""
+    proposals, now = visit.service.credentials.proposals()
+    return proposal_needs(proposals, now)
 
 
 def _looked_at(visit: Visit, name: str) -> tuple[HomeFacts | Unread | None, Behind | None]:
@@ -82,17 +99,27 @@ def _looked_at(visit: Visit, name: str) -> tuple[HomeFacts | Unread | None, Behi
 
 
 def told(
-    found: Sequence[tuple[str, HomeFacts | Behind | Unread]], now: int, *, whole: bool = True
+    found: Sequence[tuple[str, HomeFacts | Behind | Unread]],
+    now: int,
+    keys: Sequence[Need] = (),
+    *,
+    whole: bool = True,
 ) -> dict[str, Any]:
-    """Return what the template of Home says of each population's facts."""
+    """Return what the template of Home says of each population's facts, and of what ``keys`` need,
+    which are of none.
+    """
     facts = [one for _, one in found if isinstance(one, HomeFacts)]
     whole = whole and len(facts) == len(found)
     needs = [(one.name, need) for one in facts for need in one.needs]
+    needs += [(NO_POPULATION, need) for need in keys[:MOST]]
     needs.sort(key=lambda pair: KINDS.index(pair[1].kind))
     accounts = sorted((row for one in facts for row in one.accounts), key=lambda row: row.gravity)
     datasets = sum((Counter(one.datasets) for one in facts), Counter[str]())
     counts = Counter[str](need.kind for _, need in needs)
     more = [(one.name, kind, n) for one in facts for kind, n in one.more.items() if n]
+    if keys[MOST:]:
+        more.append((NO_POPULATION, "proposal", len(keys[MOST:])))
+    units = {one.unit for one in facts}
     for _, kind, number in more:
         counts[kind] += number
     return {
@@ -106,7 +133,7 @@ def told(
         "more_accounts": max(0, datasets.total() - MOST_ROWS),
         "populations": [one.name for one in facts],
         "several": len(found) > 1,
-        "unit": facts[0].unit if len(facts) == 1 else "one person",
+        "unit": units.pop() if len(units) == 1 else "one person, or what else is protected,",
         "largest": _largest(accounts),
         "week": _week(facts),
         "order": [order(one, now) for one in facts],

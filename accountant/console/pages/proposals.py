@@ -37,7 +37,7 @@ from accountant.console.facts.proposal import (
     proposal,
     proposed,
 )
-from accountant.console.framing import EventNumber, Overseen, Population, Visit
+from accountant.console.framing import NO_POPULATION, EventNumber, Overseen, Population, Visit
 from accountant.console.pages.deciding import Choice, Decided, Sent, answered, choice, holders
 from accountant.console.pages.what_if_words import ANSWERS, moved
 from accountant.ledger.events import Event, rfc3339
@@ -50,8 +50,6 @@ MOST: Final = 60
 """Proposals that one page lists."""
 DAYS: Final = 28
 """Days whose requests are decided again under a policy that is proposed."""
-NO_POPULATION: Final = "-"
-"""Stands in addresses for what is of no population: none can have this name."""
 router = pages()
 
 
