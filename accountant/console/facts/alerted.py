@@ -75,11 +75,13 @@ def look(
     doubt, end = service.clock_doubt(), monotonic() + _READING
     if doubt is not None:
         yield doubt.ledger, [clock_alert(doubt)]
-    if doubt is None:
+    else:
         try:
-            yield KEYS, _keys(service)
+            keys = _keys(service)
         except (OSError, Problem, StoreError) as error:
             _log.warning("a ledger was not looked at", ledger=KEYS, reason=str(error))
+        else:
+            yield KEYS, keys
     for population in service.populations():
         now = 0 if doubt else service.time()
         try:
@@ -87,13 +89,14 @@ def look(
             ask = partial(desk.ask, population, partial(alerts_of, terms=terms), now, published)
             while isinstance(found := ask(), Behind) and monotonic() < end and not rest(_REST):
                 pass
+            reads = _reads(service, population, now)
         except (OSError, Problem, StoreError) as error:
             if isinstance(error, Damaged) or isinstance(error.__cause__, Damaged | Diverged):
                 yield population, [unusable(population, service.time())]
             _log.warning("a ledger was not looked at", ledger=population, reason=str(error))
         else:
             if not isinstance(found, Behind):
-                yield population, [*found, *_reads(service, population, now)]
+                yield population, [*found, *reads]
 
 
 def _keys(service: Service) -> list[Alert]:
