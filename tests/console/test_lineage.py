@@ -15,7 +15,6 @@ from accountant.config.alerts import Terms
 from accountant.console.facts.alerted import look
 from accountant.ledger.events import rfc3339
 from accountant.reporting.desk import Desk
-from accountant.store.ledgers import DataRead
 
 HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 300
 INPUT = {"namespace": "postgres://warehouse", "name": "public.visits"}
@@ -182,20 +181,3 @@ def test_people_are_told_of_reads_without_a_grant(made: World) -> None:
     ]
     assert made.head().size == size
     clean(made)
-
-
-def test_so_many_are_kept_and_no_more(made: World) -> None:
-    """Where there are too many the oldest go, first those that had a grant."""
-    rows = [DataRead("visits", f"r{n}", "j", "by", n, n, "g1" if n % 2 else "") for n in range(100)]
-    with made.service.ledgers.writing("fair") as writing:
-        writing.note_reads("fair", rows, 60)
-        writing.commit()
-    kept = made.service.ledgers.ungranted("fair")
-    assert len(kept) == 50
-    with made.service.ledgers.writing("fair") as writing:
-        writing.note_reads("fair", [rows[0]], 40)
-        writing.commit()
-    kept = made.service.ledgers.ungranted("fair")
-    assert 30 < len(kept) <= 40
-    assert kept[0].run == "r98"
-    assert made.service.ledgers.count_ungranted("fair") == len(kept)
