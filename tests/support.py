@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +19,6 @@ import httpx2
 import structlog
 import structlog.testing
 import uvloop
-from alembic import command
-from alembic.config import Config
 from pydantic import TypeAdapter
 
 from accountant import verify_minimal
@@ -76,6 +74,9 @@ _MECHANISM: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
 
 def migrate(url: str) -> None:
     """Creates or upgrades the tables, as ``accountant migrate`` does."""
+    from alembic import command  # noqa: PLC0415 (who is given a database does without)
+    from alembic.config import Config  # noqa: PLC0415
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     engine = writer(url)
@@ -590,8 +591,12 @@ class World:
         )
         self.secrets = secrets or self._new_keys()
         self.publisher = Publisher(self.service, Vault(self.settings.home), self.settings.origin)
-        self.http = client_of(self.service, self.settings, self.publisher)
-        self.keys = 0
+        self.keys = 10_000 if secrets else 0  # those before have been used
+
+    @cached_property
+    def http(self) -> Client:
+        """An HTTP client of the service's door, which opens when it is first needed."""
+        return client_of(self.service, self.settings, self.publisher)
 
     def _new_keys(self) -> dict[str, str]:
         """A key for each role; nobody knows the old ones any more."""
@@ -610,7 +615,8 @@ class World:
 
     def close(self) -> None:
         """Lets go of the file."""
-        self.http.close()
+        if "http" in vars(self):
+            self.http.close()
         self.service.close()
 
     def auth(self, who: str) -> dict[str, str]:

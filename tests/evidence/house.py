@@ -15,7 +15,6 @@ from support import (
     Clock,
     World,
     ask,
-    client_of,
     confirming,
     declared,
     gaussian,
@@ -64,7 +63,6 @@ class House(World):
         self.keys = 0
         self.secrets: dict[str, str] = {}
         self.open()
-        self.http = client_of(self.service, self.settings, self.publisher)
 
     @property
     def publisher(self) -> Publisher:
