@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, new_code, signed_in
+from here import accountant
 from places import Hosted
 from support import Clock, World, logged
 
@@ -360,10 +359,9 @@ def test_the_command_prints_the_address_of_a_link(tmp_path: Path) -> None:
     home = {"ACCOUNTANT_HOME": str(tmp_path), "ACCOUNTANT_PUBLIC_URL": "https://a.example.org"}
 
     def run(*words: str, code: int = 0) -> tuple[str, str]:
-        command = [sys.executable, "-m", "accountant", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=home)
-        assert done.returncode == code, done.stderr
-        return done.stdout.strip(), done.stderr
+        done = accountant(*words, **home)
+        assert done.code == code, done.err
+        return done.out.strip(), done.err
 
     address = re.compile(
         r"https://a\.example\.org/console/signin/link/([a-z2-7]{4}-){7}[a-z2-7]{4}"
