@@ -23,6 +23,8 @@ class Judgement(NamedTuple):
     """In the policy's order; built-in ones first."""
     fired: list[Compared]
     """Those that fired, the reason for the outcome first."""
+    view: View
+    """What they were compared with; as it was then, until something is folded in."""
 
     @property
     def outcome(self) -> Ruling:
@@ -62,7 +64,7 @@ def evaluate(state: State, request: Request) -> Judgement:
     fired = [one for one in found if one.fired]
     if len(fired) > 1:
         fired.sort(key=order_of)
-    return Judgement(found, fired)
+    return Judgement(found, fired, view)
 
 
 def returning(state: State, client: str, back: Charge, now: int) -> list[tuple[Compared, str]]:

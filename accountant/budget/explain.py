@@ -14,6 +14,8 @@ from accountant.budget.batches import as_single
 from accountant.budget.bill import per_in
 from accountant.budget.commands import command_from_json
 from accountant.budget.evaluate import Judgement, order_of
+from accountant.budget.exhausted import Exhausted
+from accountant.budget.exhausted import told as told_exhausted
 from accountant.budget.outcome import ADMITTED, RECORDED, REFUSED, RESERVED, TIMED_OUT, WAITING
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.reach import reach_in
@@ -53,10 +55,13 @@ class Decision(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """A decision with its request, which holds the cost of each mechanism."""
+    """A decision with its request, which holds the cost of each mechanism, and all accounts that a
+    refusal found exhausted.
+    """
 
     decision: Decision
     request: Request
+    exhausted: tuple[Exhausted, ...] = ()
 
 
 def explain(
@@ -76,13 +81,15 @@ def explain(
     request = request_on(people, terms, event.by, command, event.time, reach_in(event.body))
     data = tuple(datasets[name].as_of(event.sequence) for name in request.datasets)
     findings = list(built_in.findings(request, adopted, event.ledger, data))
+    exhausted: tuple[Exhausted, ...] = ()
     if adopted is not None:
+        exhausted = tuple(told_exhausted(event.body, adopted.policy, people, data))
         told = _told(event, adopted, people, request, terms, data)
         for rule in adopted.policy.rules:
             if (compared := _compared(rule, told)) is not None:
                 findings += _worded(rule, compared, told)
     through = event.type in (RECORDED, RESERVED)  # the latter with a person's approval, if any
-    return Explained(decision_of(findings, through=through), request)
+    return Explained(decision_of(findings, through=through), request, exhausted)
 
 
 def decision_of(findings: Sequence[Finding], *, through: bool = False) -> Decision:

@@ -125,6 +125,11 @@ class Found:
     rules: dict[str, dict[str, Any]]
     alike: set[str]
     """Rules for which all selected cells have used the same: none need be quoted."""
+    exhausted: dict[tuple[str, str], tuple[frozenset[Cell], frozenset[Cell]]] = field(
+        default_factory=dict
+    )
+    """By limit that fired and dataset: the cells on which the charge does not fit, and all cells
+    that were compared."""
 
 
 class Oracle:
@@ -231,7 +236,7 @@ class Oracle:
         """Every rule's word."""
         told = list(self._built_in(asked))
         rules: dict[str, dict[str, Any]] = {}
-        alike = set()
+        alike, exhausted = set(), {}
         for rule in self.rules:
             word = self._word(rule, asked, now)
             if word is None:
@@ -240,6 +245,9 @@ class Oracle:
             action = "flag" if code == "limit-relaxed" else rule.get("action", "block")
             told.append((rule["id"], action, code, fired))
             if seen is not None:
+                full = seen.pop("full", {})
+                if fired and code == "budget-exceeded":
+                    exhausted |= {(rule["id"], name): cells for name, cells in full.items()}
                 rules[rule["id"]] = seen
                 if seen.pop("alike"):
                     alike.add(rule["id"])
@@ -248,7 +256,8 @@ class Oracle:
         strict = ["block", "approve", "flag"]
         fired_ones.sort(key=lambda one: (strict.index(one[1]), one[2] == "budget-exceeded"))
         outcome = fired_ones[0][1] if fired_ones else "allow"
-        return Found(outcome, [[rule, code] for rule, _, code, _ in fired_ones], rules, alike)
+        fired_told = [[rule, code] for rule, _, code, _ in fired_ones]
+        return Found(outcome, fired_told, rules, alike, exhausted)
 
     @staticmethod
     def _shorten(seen: list[dict[str, Any]], most: int) -> None:
@@ -362,6 +371,7 @@ class Oracle:
         capacity = epoch.gate.capacity(epoch.limit, share)
         fits, seen = self._compared(of, capacity, asked, now)
         seen.pop("beside", None)
+        seen.pop("full")
         return not fits, "threshold-passed", seen
 
     def _shut(self, rule: dict[str, Any], asked: Envelope, now: int) -> str | None:
@@ -445,13 +455,16 @@ class Oracle:
         ]
         wrong = [one for one in each if not one[1]]
         order = {key: seen.pop("order") for key, _, seen in each}
+        full = {place[2]: seen.pop("full") for place, _, seen in each}
+        full = {place[2]: full[place[2]] for place, fit, _ in each if not fit}
         key, fits, seen = max(wrong or each, key=lambda one: order[one[0]])  # the first of equals
         if len(each) == 1:
-            return fits, seen
+            return fits, seen | {"full": full}
         others = [one for one in wrong if one[0] != key]
         others.sort(key=lambda one: order[one[0]], reverse=True)
         beside = [{**seen, "dataset": other[2]} for other, _, seen in others]
-        return fits, seen | {"dataset": key[2]} | ({"beside": beside} if beside else {})
+        seen = seen | {"dataset": key[2], "full": full}
+        return fits, seen | ({"beside": beside} if beside else {})
 
     def _kept(self, rule: dict[str, Any], key: Key, asked: Envelope, cell: Cell) -> dict[str, int]:
         """What an allotment still keeps of the limit's account ``key`` in a cell, from a request:
@@ -533,6 +546,7 @@ class Oracle:
         spent = epoch.gate.spent(epoch.limit, bounded[0], bounded[2:])
         apart = [locked[cell].get(currency, 0) for currency, _ in compared(capacity)]
         return not full, {
+            "full": (frozenset(full), frozenset(used)),
             "order": [(one is None, one or 0) for one in (spent, bounded[0], *bounded[2:])],
             "used": ["infinite" if infinite else str(finite) for finite, infinite in quoted],
             "cell": list(cell),

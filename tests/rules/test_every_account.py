@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+import pytest
 from oracle import Oracle
 from support import Book, laplace, make
 
+from accountant.budget import exhausted
+from accountant.budget.policy import MAX_RULES
 from accountant.budget.rules.comparing import MOST_BESIDE
+from accountant.ledger.events import canonical
 
 RULES = """
   - {id: each, limit: {epsilon: 1}}
@@ -106,3 +111,116 @@ def test_the_oracle_lists_the_same() -> None:
     assert [one["dataset"] for one in seen["beside"]] == ["c", "a"]
     assert seen["beside"][1]["cell"] == [1]
     assert [one["used"] for one in seen["beside"]] == [one["used"] for one in expected["beside"]]
+
+
+def listed(book: Book, event: Any) -> dict[tuple[str, str], list[dict[str, Any]] | None]:
+    """What a refusal lists: by rule and dataset the terms of the cells, None for all."""
+    found = book.explained(event).exhausted
+    return {(one.rule, name): one.subjects for one in found for name in one.datasets}
+
+
+def test_a_plain_refusal_lists_its_account_in_a_few_bytes() -> None:
+    """What is all is left out: limits, datasets and cells."""
+    book = joined({"a": "0.6"})
+    event = refused(book, ["a"])
+    assert event.body["exhausted"] == [{}]
+    assert listed(book, event) == {("each", "a"): None}
+
+
+def test_the_list_has_all_accounts_of_all_rules() -> None:
+    """Beyond the ten that are quoted, too: accounts with the same cells are one entry, under all
+    rules of which that is so.
+    """
+    names = [f"d{number:02}" for number in range(13)]
+    rules = RULES + "  - {id: more, limit: {epsilon: 1}}\n  - {id: tight, limit: {epsilon: 0.9}}\n"
+    used = {name: f"0.{10 + 5 * place}" for place, name in enumerate(names)}  # 0.1 to 0.7
+    book = joined(used, rules)
+    event = refused(book, names)
+    assert len(event.body["exhausted"]) == 2
+    accounts = [("each", name) for name in names if float(used[name]) > 0.5]
+    accounts += [("more", name) for name in names if float(used[name]) > 0.5]
+    accounts += [("tight", name) for name in names if float(used[name]) > 0.4]
+    assert listed(book, event) == dict.fromkeys(accounts)
+
+
+def test_the_list_says_in_which_cells() -> None:
+    """An account that is exhausted in part has the cells, as a group within the request's."""
+    book = joined({"a": "0", "b": "0.6"}, ages=True)
+    book.record(laplace("0.6"), dataset="a", subjects={"age": ["old"]})
+    event = refused(book, ["a", "b"])
+    assert event.body["exhausted"] == [
+        {"datasets": {"bits": "AQ"}, "subjects": [{"age": ["old"]}]},
+        {"datasets": {"bits": "Ag"}},
+    ]
+    only = refused(book, ["a", "b"], subjects={"age": ["old"]})
+    assert only.body["exhausted"] == [{}]
+
+
+def test_two_hundred_rules_have_a_whole_list() -> None:
+    """A policy with as many limits as there may be, each about other datasets, of which some are
+    exhausted: the event quotes one of each limit, and lists every account of every limit.
+    """
+    dice = Random("many rules")  # noqa: S311 (it has to come again)
+    names = [f"d{number:02}" for number in range(20)]
+    about = {f"r{place}": dice.sample(names, 8) for place in range(MAX_RULES - 1)}
+    rules = "  - {id: each, limit: {epsilon: 1}}\n" + "".join(
+        f"  - {{id: {rule}, limit: {{epsilon: 1}}, datasets: [{', '.join(few)}]}}\n"
+        for rule, few in about.items()
+    )
+    book = joined({name: dice.choice(["0", "0.7"]) for name in names}, rules)
+    event = refused(book, names)
+    full = {account.dataset for account in book.state.accounts if account.rule == "each"}
+    accounts = {(rule, name) for rule, few in about.items() for name in few if name in full}
+    assert listed(book, event).keys() == accounts | {("each", name) for name in full}
+    assert len({frozenset(full & {*few}) for few in about.values()}) > 120
+    assert len(accounts) > 500
+    assert len(canonical(event.body["exhausted"])) < 12_000
+
+
+def scattered(cells: int, seed: str) -> tuple[Book, list[str], list[list[str]]]:
+    """A ledger over so many cells with two datasets, and half of the values, chosen by lot, on
+    which each has been used up.
+    """
+    dice = Random(seed)  # noqa: S311 (it has to come again)
+    names = [f"v{number:06}" for number in range(cells)]
+    book = Book()
+    book.register({"age": names})
+    halves = []
+    for dataset in ("a", "b"):
+        book.dataset(dataset)
+    book.policy(RULES)
+    for dataset in ("a", "b"):
+        half = sorted(dice.sample(names, cells // 2))
+        book.record(laplace("0.8"), dataset=dataset, subjects={"age": half})
+        halves.append(half)
+    return book, names, halves
+
+
+def test_scattered_cells_are_listed_as_positions() -> None:
+    """Of 10^5 cells half are exhausted: the list names each of them, in 17 kB."""
+    book, _, (half, _) = scattered(100_000, "cells")
+    event = refused(book, ["a"])
+    [(_, [term])] = listed(book, event).items()
+    assert term == {"age": half}
+    assert len(canonical(event.body["exhausted"])) < 17_000
+
+
+def test_a_list_without_room_says_that_cells_are_left_out() -> None:
+    """A list has a size: accounts are always there, cells as long as there is room."""
+    book, _, (half, _) = scattered(100_000, "cells")
+    event = refused(book, ["a", "b"])
+    first, second = book.explained(event).exhausted
+    assert (first.datasets, first.subjects, first.part) == (("a",), [{"age": half}], False)
+    assert (second.datasets, second.subjects, second.part) == (("b",), None, True)
+    assert len(canonical(event.body["exhausted"])) < exhausted.MOST_BYTES
+    assert not book.replayed().findings
+
+
+def test_an_event_without_room_has_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal that many rules leave no room is recorded as it is; such an event is long."""
+    names = [f"d{number:02}" for number in range(13)]
+    monkeypatch.setattr(exhausted, "MAX_BYTES", 3_000)
+    book = joined({name: f"0.{60 + place}" for place, name in enumerate(names)})
+    event = refused(book, names)
+    assert "exhausted" not in event.body
+    assert book.explained(event).exhausted == ()

@@ -9,7 +9,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Key, Oracle
+from oracle import Cell, Found, Key, Oracle
 from random_ledgers import Ops, ledger, ops
 from support import (
     NON_PRIVATE,
@@ -79,6 +79,27 @@ class Checked(Book):
             assert told[rule] == expected, rule
             self.met.add("full" if "capacity" in expected else "fits")
             self.met |= {"infinite"} & set(expected.get("used", ()))
+        self.check_exhausted(event, found)
+
+    def check_exhausted(self, event: Event, found: Found) -> None:
+        """What was not granted lists, limit by limit, the accounts and the cells in which the
+        charge does not fit, each once; what was granted or had run lists none.
+        """
+        listed: dict[tuple[str, str], frozenset[Cell]] = {}
+        for one in self.explained(event).exhausted:
+            for name in one.datasets:
+                _, every = found.exhausted[one.rule, name]
+                among = None if one.subjects is None else self.oracle.selected(one.subjects)
+                cells = every if among is None else every & among
+                assert not listed.get((one.rule, name), frozenset()) & cells
+                listed[one.rule, name] = listed.get((one.rule, name), frozenset()) | cells
+                assert not one.part
+                self.met.add("all cells" if among is None else "some cells")
+        held = event.type not in ("grant.reserved.v1", "invocation.recorded.v1")
+        if held and event.type != "grant.admitted.v1":
+            assert listed == {key: full for key, (full, _) in found.exhausted.items()}
+        else:
+            assert not listed
 
     def blocks(self, rule: str) -> bool:
         """Whether a rule blocks."""
@@ -173,7 +194,7 @@ def test_a_rich_ledger_is_the_oracles(gate: str, monkeypatch: pytest.MonkeyPatch
     book = Checked()
     ledger(gate, False, RICH, book)
     book.compare_accounts()
-    assert {"full", "fits", "infinite"} <= book.met
+    assert {"full", "fits", "infinite", "all cells", "some cells"} <= book.met
     assert {
         "grant.reserved.v1",
         "grant.refused.v1",

@@ -15,7 +15,7 @@ but for one, which the event states (``charged_to``).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -47,7 +47,7 @@ class Classes:
     their own: what they charge parts nobody else's.
     """
 
-    __slots__ = ("_known", "_map", "_pinned", "_seen", "_split", "shape")
+    __slots__ = ("_known", "_map", "_marked", "_pinned", "_seen", "_split", "shape")
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -60,6 +60,9 @@ class Classes:
         self._seen: dict[Selection, tuple[int, Integers, Integers]] = {}
         """Selections that were looked at lately, when there were so many classes: what ``_met``
         returned."""
+        self._marked: dict[Selection, tuple[int, bytes, tuple[Any, ...]]] = {}
+        """Selections of which some classes were marked lately, when there were so many: which, and
+        what was found of their cells."""
         self._split: dict[int, tuple[int, list[Integers]]] = {}
         """By dimension: what ``by_value`` returned when there were so many classes."""
 
@@ -82,7 +85,7 @@ class Classes:
         """Return the same partition for a reader."""
         twin: Classes = object.__new__(Classes)
         twin.shape, twin._map, twin._pinned = self.shape, self._map, self.count
-        twin._known, twin._seen, twin._split = {}, {}, {}
+        twin._known, twin._marked, twin._seen, twin._split = {}, {}, {}, {}
         return twin
 
     @property
@@ -223,6 +226,18 @@ class Classes:
             inside = np.concatenate([inside, late[np.isin(self.ancestors(late, then), inside)]])
             self._known[selection] = count, inside
         return inside
+
+    def marked(
+        self, selection: Selection, marks: bytes, find: Callable[[], tuple[Any, ...]]
+    ) -> tuple[Any, ...]:
+        """Return what ``find`` finds of the cells of a selection in classes with these ``marks``,
+        without looking at the cells again if that was found lately.
+        """
+        found = self._marked.get(selection)
+        if found is None or found[:2] != (self.count, marks):
+            found = self.count, marks, find()
+            _keep(self._marked, selection, found)
+        return found[2]
 
     def align(self, selection: Selection) -> Integers:
         """Part the classes that a selection meets only in part; return those that it consists of,

@@ -121,13 +121,18 @@ class Reading:
 
     def _masks(self, charge: Charge, capacity: Capacity, rows: Rows) -> list[Mask]:
         """Return a mask of the cells that can take ``charge``, for each part."""
-        found = []
-        for part in self.parts:
-            fit = _fits(part, charge, _EPSILON, capacity.epsilon)
-            for row, most in zip(rows, capacity.along, strict=True):
-                fit = fit | _fits(part, charge, row, most)
-            found.append(fit & _fits(part, charge, _DELTA, capacity.own_delta))
-        return found
+        return [_mask(part, charge, capacity, rows) for part in self.parts]
+
+    def misfits(self, charge: Charge, capacity: Capacity) -> list[tuple[Part, Mask]]:
+        """Return the parts, each with a mask of the cells that cannot take ``charge``, which is on
+        the axis of the account.
+        """
+        parts, rows = self.parts, rows_of(charge.axis, capacity.currencies)
+        met = parts[0].met
+        if met is not None and met.known < met.classes.count:  # of cells that came later, too
+            whole = met.classes.met(self.selection)
+            parts = self.account.used.parts(self.selection, met=whole)
+        return [(part, ~_mask(part, charge, capacity, rows)) for part in parts]
 
     def peak(
         self, gate: Filter, limit: Limit, charge: Charge, capacity: Capacity
@@ -269,6 +274,14 @@ def _position(at: int, shape: tuple[int, ...]) -> Cell:
 
 def _before(mine: Cell | None, other: Cell | None) -> bool:
     return mine is not None and other is not None and mine < other
+
+
+def _mask(part: Part, charge: Charge, capacity: Capacity, rows: Rows) -> Mask:
+    """Return a mask of the cells of a part that can take ``charge``."""
+    fit = _fits(part, charge, _EPSILON, capacity.epsilon)
+    for row, most in zip(rows, capacity.along, strict=True):
+        fit = fit | _fits(part, charge, row, most)
+    return fit & _fits(part, charge, _DELTA, capacity.own_delta)
 
 
 def _fits(part: Part, charge: Charge, row: int, capacity: int) -> Mask:

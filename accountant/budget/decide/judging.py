@@ -9,6 +9,7 @@ from orjson import Fragment
 from accountant.budget.commands import Envelope, OpenSparseVector
 from accountant.budget.errors import Invalid
 from accountant.budget.evaluate import Judgement, evaluate
+from accountant.budget.exhausted import exhausted
 from accountant.budget.facts import SECOND
 from accountant.budget.grants import Grant
 from accountant.budget.outcome import Body
@@ -47,6 +48,13 @@ def judgement_body(state: State, request: Request, judgement: Judgement) -> Body
         ours = state.adopted is not None and state.adopted.policy.ours
         body["rules"] = Fragment(written(seen) if ours else kept(seen, "what the rules compared"))
     return body
+
+
+def listed(
+    state: State, request: Request, judgement: Judgement, body: Body, asked: Envelope
+) -> Body:
+    """Return what the ``body`` of a refusal holds beside: all accounts that are exhausted."""
+    return exhausted(state, request, judgement, len(asked.canonical) + len(written(body)))
 
 
 def grant_for(state: State, asked: Envelope, request: Request, ttl: int, now: int) -> Grant:

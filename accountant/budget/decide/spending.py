@@ -13,7 +13,7 @@ from accountant.budget.bill import Bill, bill_of
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import Command, Envelope, command_from_json
 from accountant.budget.decide import approving
-from accountant.budget.decide.judging import grant_for, judged
+from accountant.budget.decide.judging import grant_for, judged, listed
 from accountant.budget.decide.proposing import client_of, confirmation, second
 from accountant.budget.decide.waiting import SYSTEM, cancel, time_out, wait_or_refuse
 from accountant.budget.errors import Conflict, Forbidden, Invalid
@@ -62,6 +62,7 @@ def ask_grant(
         if joins or not judgement.granted:
             return [wait_or_refuse(state, asked, command, now, judged_as)]
     elif not judgement.granted:  # no item of a batch waits, nor does a session
+        body |= listed(state, request, judgement, body, asked)
         return [outcome(state, asked, REFUSED, now, body, arrival(state, asked.by, [command]))]
     grant = grant_for(state, asked, request, command.ttl_seconds, now)
     arriving = request.selection if unlocks else None

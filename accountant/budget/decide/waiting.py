@@ -12,7 +12,7 @@ from accountant.budget.commands import (
     Envelope,
     TimeOutGrant,
 )
-from accountant.budget.decide.judging import grant_for, judged, judgement_body
+from accountant.budget.decide.judging import grant_for, judged, judgement_body, listed
 from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.evaluate import Judgement
 from accountant.budget.facts import SECOND
@@ -54,6 +54,7 @@ def wait_or_refuse(
     arriving = arrival(state, asked.by, [command])
     may_wait = command.wait is not None and blocks_only_by_limits(state, judgement)
     if not may_wait and judgement.outcome != "approve":
+        body |= listed(state, request, judgement, body, asked)
         return outcome(state, asked, REFUSED, now, body, arriving)
     waiting = waiting_for(
         asked.by,
@@ -67,6 +68,7 @@ def wait_or_refuse(
         least = prepare(state, asked.by, waiting.asks(command.at_least), now)
     if never := never_fits(state, least):
         body["never"] = [one.rule for one in never]
+        body |= listed(state, request, judgement, body, asked)
         return outcome(state, asked, REFUSED, now, body, arriving)
     state.waiting.check(asked.by)
     size = len(asked.canonical) + len(request.costs.each_written)
@@ -77,6 +79,7 @@ def wait_or_refuse(
             "so that it can be admitted under any policy: ask for less at once, or, if only limits "
             "hold it up, without wait",
         )
+    body |= listed(state, request, judgement, body, asked)
     # What may be admitted in part, or has unlocked something, is looked at with all that wait.
     filed = command.at_least is None and arriving is NOTHING
     change = Wait(waiting, witness_of(state, request, judgement) if filed else None, arriving)
@@ -101,10 +104,10 @@ def time_out(state: State, asked: Envelope, command: TimeOutGrant, now: int) -> 
     waiting = state.waiting.requests.get(command.grant)
     if waiting is None or not waiting.due(now):
         raise Conflict("not-due", f"request {command.grant} does not wait past its time")
-    _, _, body = judged(state, waiting.by, waiting.asks(), now, arrives=0)
-    command = waiting.timing_out()
-    change = Leave(waiting.sequence, "timed out")
-    return [outcome(state, Envelope(asked.by, command), TIMED_OUT, now, body, change)]
+    request, judgement, body = judged(state, waiting.by, waiting.asks(), now, arrives=0)
+    asked = Envelope(asked.by, waiting.timing_out())
+    body |= listed(state, request, judgement, body, asked)
+    return [outcome(state, asked, TIMED_OUT, now, body, Leave(waiting.sequence, "timed out"))]
 
 
 def cancel(state: State, asked: Envelope, waiting: Waiting, now: int) -> list[Outcome]:
