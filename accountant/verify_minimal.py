@@ -32,7 +32,7 @@ D = -121665 * pow(121666, -1, P) % P
 SURE = ("epsilon", "delta")  # the currencies that every account keeps, first
 PER_ONE = {"epsilon": 10**9, "delta": 10**15}  # units; of all other currencies 10^15, too
 SECOND = {"advanced": "epsilon_squared", "zcdp": "rho", "gdp": "mu_squared"}  # and tau_<order>
-EXACT = Context(prec=60)
+EXACT, FULL = Context(prec=60), "budget-exceeded"  # what a limit refuses for
 TWO_PI_ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634")
 STEPS = [1 + Fraction(step, 8 << p) for p in range(16, 0, -1) for step in range(8, 16)]
 RENYI = [*STEPS, *range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17))]
@@ -535,16 +535,16 @@ class Limit:
         mine = [x for x in self.states[1:] if matches(x["when"].get("clients"), client)]
         return [one for one in mine if why in one["when"].get("purposes", [why])]
 
-    def full(self, accounts: Iterable[Account], cells: Cells, event: Doc, more: list[Doc]) -> int:
-        """Return in how many accounts an event's charge does not fit on some of the cells."""
+    def misfits(self, cells: Cells, size: int, event: Doc, more: list[Doc], of: Account) -> Cells:
+        """Return the cells on which a charge does not fit, of so many; None if these are all."""
         cost = charge_to(self.rule.get("unit", ""), event)
         most, charge = self.capacity(more=more), self.used(amounts(cost, self.keeps))
-        each = ([self.used(sums) for sums in account.of(cells)] for account in accounts)
-        return sum(not all(self.fits(used, charge, most) for used in held) for held in each)
+        own = of.cells.keys() if cells is None else of.cells.keys() & cells
+        full = frozenset(n for n in own if not self.fits(self.used(of.at(n)), charge, most))
+        every = not self.fits(self.used(of.everyone), charge, most)  # no cell has less
+        return None if every or len(full) == size else full
 
-    def wrong(
-        self, accounts: list[Account], most: Account | None, cells: Cells, on: tuple[Any, ...]
-    ) -> str:
+    def wrong(self, accounts: list[Account], most: Account | None, cells: Cells, on: Any) -> str:
         """Return the error in what an event saw of a rule; how much is locked is believed."""
         event, rule, seen, more = on
         code = dict(event.get("fired", [])).get(rule["id"])
@@ -654,9 +654,8 @@ class Audit:
         self.proposals, self.units = dict[int, Doc](), Doc()  # Further units of privacy
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
-        self.stood = 0  # The stamp of the event before
         self.waits = dict[str, tuple[int, Doc]]()  # Requests: until when, and the event
-        self.parts = list[Doc]()  # Of a refused batch, whose refusal is to follow
+        self.stood, self.parts = 0, list[Doc]()  # The stamp before; parts of a batch that follows
         self.totals, self.believed, self.purposes = list[Doc](), set[str](), list[str]()
 
     def attempt(self, where: str | int, step: Callable[..., None], *given: Any) -> None:
@@ -734,13 +733,9 @@ class Audit:
         need(self.manifest | said == self.manifest, "the manifest is not of these entries")
         last = () if self.checkpoints else (self.size, self.files["checkpoint"])
         need(self.last == last, "checkpoints shrink, or the last one is not of all entries")
-        self.ended()
+        need(not self.parts, "the ledger ends between the parts of a batch and its refusal")
         need(self.files["keys"].split("\n") == [*self.keys, ""], "keys that no event adopts")
         need(pin is None or pin in self.log, "the key that was given is not one of this log")
-
-    def ended(self) -> None:
-        """Check that no parts of a refused batch stand at the end, without its refusal."""
-        need(not self.parts, "the ledger ends between the parts of a batch and its refusal")
 
     def add_up(self) -> None:
         """Find the sums of the most charged cell of each account, and compare ``totals.json``."""
@@ -899,10 +894,6 @@ class Audit:
             both = charge_to(unit, event, "charge"), charge_to(unit, grant.event)
             now, reserved = (amounts(one, [name])[::-1] for one in both)
             need(now == reserved if expired else now <= reserved, f"not the {name} it reserved")
-
-    def republish(self, event: Doc, command: Doc) -> None:
-        """Check that what is published again was committed by the client, on the same data."""
-        need(self.ran.get(command["grant"]) == (event["by"], command["dataset"]), "not committed")
 
     def carry_over(self, _: Doc, command: Doc) -> None:
         """Raise accounts to their sums before a recovery; reservations in them become spending."""
@@ -1159,6 +1150,7 @@ class Audit:
         cells = None if everyone else self.select(command.get("subjects"))
         settled = [self.open[i["grant"]] for i in before if i.get("grant") in self.open]
         beside = lists = 9 if len(self.rules) <= 100 else 0  # Accounts beside those that decide
+        exhausted = dict[Any, Any]()  # By rule and dataset: the least and the most cells, of which
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
             ask = datasets, event["by"], command.get("purpose"), command.get("allotment")
@@ -1173,6 +1165,10 @@ class Audit:
                 least = {key[2]: sums(key, one, grants=settled) for key, one in at.items()}
                 found = {key[2]: sums(key, one, grants=[]) for key, one in at.items()}
                 known, several = not any(i["type"] == "ask_grant" for i in before), len(keys) > 1
+                size = len(where) if where else prod(map(len, self.dimensions.values()))
+                lo = partial(limit.misfits, where, size, event, wide)
+                hi = lo if known and "unlock" not in rule else lambda _: None
+                full = {n: (lo(least[n]), hi(found[n])) for n in found if fired.get(name) == FULL}
                 told, more = [seen, *seen.get("beside", [])], seen.get("more", 0)
                 for one in told:  # each has spent more than those that come after it
                     sides = zip(one.get("cell", ()), self.dimensions.values(), strict="cell" in one)
@@ -1186,30 +1182,54 @@ class Audit:
                 beside += 1 - len(told)
                 apt = beside >= 0 and not (more and beside) and (name in fired or len(told) == 1)
                 need(apt, f"rule {name}: too many or too few accounts are told")
-                if found and "of" not in rule and lists:
-                    low, high = (limit.full(x.values(), where, event, wide) for x in (least, found))
-                    exact = known and not any("locked" in one for one in told)
-                    need(low <= more <= (high if exact else len(found)), f"not {low} more")
+                a, b = (sum(full[n][i] != LASTS for n in found if full) for i in (0, 1))
+                need("of" in rule or not lists or a <= more <= b, f"not {a} more")
+                exhausted |= {(name, n): (*both, where) for n, both in full.items()}
                 self.believed |= {name} if any("locked" in one for one in told) else set()
-            elif "at_most" in rule and about:
-                caps = rule["at_most"].items()
-                costs = {n: (amounts(event["total"], [n]), number(m)) for n, m in caps}
-                over = [i or u > m * PER_ONE[n] for n, ((u, i), m) in costs.items()]
-                need(any(over) == (name in fired), f"rule {name}: {costs}")
-            elif rule.keys() - {"id", "action", *SCOPE} == {"mechanisms"}:
-                kinds = set(re.findall(r'"kind":"(\w+)"', canonical(command).decode()))
-                kinds |= {"sparse_vector"} if "reusable_holdout" in kinds else set()  # its part
-                denied = bool(about) and not kinds.isdisjoint(rule["mechanisms"])
-                need(denied == (name in fired), f"rule {name}: {sorted(kinds)}")
-            elif not {"limit", "of", "at_most"} & rule.keys():
-                self.believed.add(name)
+            else:
+                self.plain(rule, name in fired, event, command, about)
+        if kind == JUDGED[1] and ("exhausted" in event or len(canonical(event)) < 8192):
+            self.listed(event, datasets, exhausted)
         self.outcome(event, kind, datasets, fired)
+
+    def plain(self, rule: Doc, fired: bool, event: Doc, command: Doc, about: list[str]) -> None:
+        """Check whether a rule that compares no account fired, or believe it."""
+        if "at_most" in rule and about:
+            caps = rule["at_most"].items()
+            costs = {n: (amounts(event["total"], [n]), number(m)) for n, m in caps}
+            over = [i or u > m * PER_ONE[n] for n, ((u, i), m) in costs.items()]
+            need(any(over) == fired, f"rule {rule['id']}: {costs}")
+        elif rule.keys() - {"id", "action", *SCOPE} == {"mechanisms"}:
+            kinds = set(re.findall(r'"kind":"(\w+)"', canonical(command).decode()))
+            kinds |= {"sparse_vector"} if "reusable_holdout" in kinds else set()  # its part
+            denied = bool(about) and not kinds.isdisjoint(rule["mechanisms"])
+            need(denied == fired, f"rule {rule['id']}: {sorted(kinds)}")
+        elif not {"limit", "of", "at_most"} & rule.keys():
+            self.believed.add(rule["id"])
+
+    def listed(self, event: Doc, datasets: list[str], full: dict[Any, Any]) -> None:
+        """Check that a refusal lists each account of a limit that is exhausted, with its cells."""
+        told, fired = dict[Any, Any](), [name for name, _ in event.get("fired", [])]
+        for entry in event.get("exhausted", []):
+            rules = [fired[n] for n in positions(**entry.get("rules", {}))] or fired
+            on = [datasets[n] for n in positions(**entry.get("datasets", {}))] or datasets
+            mine = [key for key in product(rules, [*on, "*"]) if key in full]
+            need(mine and not told.keys() & mine, "an account is listed twice, or none is")
+            group = [*map(self.cells_of, entry.get("subjects", ()))]
+            cells = frozenset[Cell]().union(*group) if group else None
+            told |= {n: (cells and cells & (full[n][2] or cells), "part" in entry) for n in mine}
+        for key, (low, high, _) in full.items():
+            cells, part = told.get(key, (LASTS, False))
+            less = cells is not None and (low is None or not low <= cells)
+            more = high is not None and (cells is None or not cells <= high)
+            wrong = low is None or high == LASTS if part else less or more
+            need(not wrong, f"rule {key[0]}: other cells of {key[1]} have no room")
 
     def outcome(self, event: Doc, kind: str, datasets: list[str], fired: dict[str, str]) -> None:
         """Check that a grant is refused, or approved, or a record an overrun, as rules fired."""
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
         blocked = [n for n in fired if actions.get(n, "block") == "block" and fired[n] not in FLAGS]
-        more, recorded = "budget-exceeded" in map(fired.get, blocked), kind == JUDGED[2]
+        more, recorded = FULL in map(fired.get, blocked), kind == JUDGED[2]
         need((event.get("overrun") is True) == (recorded and more), f"overrun, by {blocked}")
         asks = any(actions.get(n) == "approve" and fired[n] not in FLAGS for n in fired)
         asks |= event["type"] == "grant.waiting.v1" and "wait" in event["command"]  # it may join
@@ -1231,7 +1251,9 @@ HANDLERS: dict[str, Callable[[Audit, Doc, Doc], Any]] = dict.fromkeys(BOOKS, Aud
     "dataset.registered.v1": Audit.dataset,
     "policy.adopted.v1": Audit.adopt,
     **dict.fromkeys(ENDS, Audit.end),
-    "answer.republished.v1": Audit.republish,
+    "answer.republished.v1": lambda audit, event, command: need(
+        audit.ran.get(command["grant"]) == (event["by"], command["dataset"]), "not committed"
+    ),
     "ledger.carried_over.v1": Audit.carry_over,
     "ledger.recovered.v1": Audit.recover,
     "clock.accepted.v1": Audit.accept,

@@ -148,6 +148,7 @@ class Log:
         *sums, cell = quoted if len(quoted) == 3 else (*(quoted or self.everyone), None)
         seen = {"used": list(map(str, sums))} | ({} if cell is None else {"cell": cell})
         seen |= more.pop("seen", {})
+        more |= {"exhausted": [{}]} if kind == "grant.refused" else {}
         command = {"dataset": "d"} | command
         if kind != "grant.refused" and "subjects" not in command:
             self.everyone[0] += int(total["epsilon"])

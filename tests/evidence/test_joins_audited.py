@@ -215,3 +215,52 @@ def test_a_bundle_with_joins_is_sound(house: Callable[..., House]) -> None:
     bundle = made.bundle()
     assert reasons(audit(bundle)) == []
     assert verify_minimal.verify(io.BytesIO(bundle))["findings"] == []
+
+
+SUBJECTS = {"subjects": [{"age": ["young"]}]}
+LISTED = {
+    "none is listed": ...,
+    "one is left out": [{"datasets": {"bits": "Ag"}}],
+    "all cells are": [{}],
+    "other cells": [{"datasets": {"bits": "AQ"}, **SUBJECTS}, {"datasets": {"bits": "Ag"}}],
+    "cells are not told": [
+        {"datasets": {"bits": "AQ"}},
+        {"datasets": {"bits": "Ag"}, "part": True},
+    ],
+    "one is listed twice": [{"datasets": {"bits": "AQ"}}, {}],
+    "nothing is listed": [],
+}
+
+
+@pytest.fixture(scope="module")
+def partly() -> Book:
+    """A ledger that ends with a refusal on two datasets: of the first in one cell."""
+    found = Book()
+    found.register({"age": ["old", "young"]})
+    for name in "de":
+        found.dataset(name)
+    found.policy("  - {id: a, limit: {epsilon: 1}}\n")
+    found.record(laplace("0.7"), dataset="d", subjects={"age": ["old"]})
+    found.record(laplace("0.8"), dataset="e")
+    found.grant(laplace("0.5"), dataset=["d", "e"])
+    return found
+
+
+@pytest.mark.parametrize("listed", LISTED.values(), ids=LISTED)
+def test_what_a_refusal_says_wrongly_of_all_accounts(partly: Book, listed: Any) -> None:
+    """Both verifiers know every exhausted account, and the cells in which it is."""
+    honest = partly.stored[-1]
+    event = json.loads(honest)
+    assert event["exhausted"] == [
+        {"datasets": {"bits": "AQ"}, "subjects": [{"age": ["old"]}]},
+        {"datasets": {"bits": "Ag"}},
+    ]
+    assert audited(partly).findings == partly.replayed().findings == []
+    forged = {n: v for n, v in (event | {"exhausted": listed}).items() if v is not ...}
+    try:
+        partly.stored[-1] = canonical(forged)
+        assert [each["where"] for each in audited(partly).findings] == [len(partly.stored) - 1]
+        found = partly.replayed().findings
+        assert [one.sequence for one in found][:1] == [len(partly.stored) - 1]
+    finally:
+        partly.stored[-1] = honest
