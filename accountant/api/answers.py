@@ -14,7 +14,7 @@ from accountant.api.models import deciding
 from accountant.api.models import spending as models
 from accountant.api.models.fields import Flag, Stamped
 from accountant.api.models.reading import Health
-from accountant.api.views import amounts, decided, proposal_of
+from accountant.api.views import amounts, named, proposal_of
 from accountant.budget import batches, outcome
 from accountant.budget.advice import in_words
 from accountant.budget.commands import DEFAULT_TTL, Envelope
@@ -189,7 +189,8 @@ def _refused(
     service: Service, event: Event, headers: dict[str, str], item: int | None = None
 ) -> Telling:
     """Return the decision of a refusal and what would fit now, which may differ in a retry."""
-    decision = service.explain(event.ledger, event).decision
+    explained = service.explain(event.ledger, event)
+    decision = explained.decision
     where: dict[str, Any] = {} if item is None else {"item": item}
     reason, advice = decision.reason, service.would_fit(event)
     detail = "" if item is None else f"item {item}: "
@@ -200,6 +201,10 @@ def _refused(
     if others := [rule for rule in dict.fromkeys(blocked) if rule != reason.rule]:
         detail += f"; refused, too, by {', '.join(others[:MOST_BESIDE])}"
         detail += f" and {len(others) - MOST_BESIDE} more" if len(others) > MOST_BESIDE else ""
+    told = named(event, explained)
+    if "exhausted" in told and "address" in (exhausted := told["exhausted"]):
+        detail += f"; {exhausted['accounts']} accounts are exhausted, which are listed at "
+        detail += exhausted["address"]
     if advice:
         where["would_fit"] = advice
         detail += f"; {in_words(advice)}"
@@ -216,7 +221,7 @@ def _refused(
         headers,
         **where,
         **_page(service, event),
-        decision={"id": f"d{event.sequence}", **decided(decision)},
+        decision=told,
         charge=amounts(event.body["total"]),
         sequence=event.sequence,
     )
@@ -278,7 +283,8 @@ def _waited(service: Service, event: Event, entry: Entry, headers: dict[str, str
 
 def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> Telling:
     """Return the last decision on a request that has waited in vain, as a refusal."""
-    decision = service.explain(event.ledger, event).decision
+    explained = service.explain(event.ledger, event)
+    decision = explained.decision
     failed = [one.text for one in decision.holding]
     last = f"at last: {failed[0]}" if failed else "it would fit now: ask anew"
     return problem(
@@ -287,7 +293,7 @@ def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> Telli
         f"request {event.body['command']['grant']} waited in vain; {last}",
         headers,
         **_page(service, event),
-        decision={"id": f"d{event.sequence}", **decided(decision)},
+        decision=named(event, explained),
         charge=amounts(event.body["total"]),
         sequence=event.sequence,
     )
@@ -295,7 +301,7 @@ def _timed_out(service: Service, event: Event, headers: dict[str, str]) -> Telli
 
 def _declined(service: Service, event: Event, declined: int, headers: dict[str, str]) -> Telling:
     """Return that a person declined a request, with the reason, as a refusal."""
-    decision = service.explain(event.ledger, event).decision
+    explained = service.explain(event.ledger, event)
     texts = service.texts(event.ledger, declined, declined)
     reason = next((one.text for one in texts if one.field == "reason"), ERASED)
     return problem(
@@ -305,7 +311,7 @@ def _declined(service: Service, event: Event, declined: int, headers: dict[str, 
         headers,
         **_page(service, event),
         reason=reason,
-        decision={"id": f"d{event.sequence}", **decided(decision)},
+        decision=named(event, explained),
         charge=amounts(event.body["total"]),
         sequence=declined,
     )

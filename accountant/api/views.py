@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final, cast
 
 import orjson
@@ -12,6 +14,7 @@ from accountant.api.models import spending as models
 from accountant.budget import explain
 from accountant.budget.decide.proposing import why
 from accountant.budget.depletion import told_of
+from accountant.budget.exhausted import Exhausted
 from accountant.budget.facts import final_of
 from accountant.budget.policy import Policy
 from accountant.budget.population import packing
@@ -120,13 +123,45 @@ def decided(decision: explain.Decision) -> deciding.Decision:
     return {"outcome": decision.outcome, "rules": findings}
 
 
+MOST_LISTED: Final = 10
+"""Entries of the list of exhausted accounts that a decision shows itself."""
+_FEW: Final = 100
+"""Values that these name of the cells."""
+
+
+def named(event: Event, explained: explain.Explained) -> deciding.NamedDecision:
+    """Return the decision of an event under its id, with the exhausted accounts, or the first of
+    many and where all are.
+    """
+    decision = decided(explained.decision)
+    found: deciding.NamedDecision = {
+        "id": f"d{event.sequence}",
+        "outcome": decision["outcome"],
+        "rules": decision["rules"],
+    }
+    if every := explained.exhausted:
+        sizes = accumulate(one.size for one in every[:MOST_LISTED])
+        few = every[: sum(size <= _FEW for size in sizes)]
+        accounts = sum(len(one.datasets) for one in every)
+        found["exhausted"] = {"accounts": accounts, "listed": listed_as(few)}
+        if len(few) < len(every):
+            place = f"/v1/populations/{event.ledger}/decisions/{found['id']}/exhausted"
+            found["exhausted"]["address"] = place
+    return found
+
+
+def listed_as(some: Iterable[Exhausted]) -> list[deciding.ExhaustedAccounts]:
+    """Return entries of the list of exhausted accounts."""
+    return [cast(deciding.ExhaustedAccounts, one.to_json()) for one in some]
+
+
 def in_full(
     event: Event, explained: explain.Explained, command: dict[str, Any]
 ) -> deciding.DecisionInFull:
     """Return the decision of a judged event. ``command`` is its command, with texts and names."""
-    decision, request = decided(explained.decision), explained.request
+    decision, request = named(event, explained), explained.request
     found: deciding.DecisionInFull = {
-        "id": f"d{event.sequence}",
+        "id": decision["id"],
         "type": event.type,
         "sequence": event.sequence,
         "time": rfc3339(event.time),
@@ -145,6 +180,8 @@ def in_full(
         "outcome": decision["outcome"],
         "rules": decision["rules"],
     }
+    if "exhausted" in decision:
+        found["exhausted"] = decision["exhausted"]
     if "policy" in event.body:
         found["policy"] = event.body["policy"]
     if request.on.beyond:

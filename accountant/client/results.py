@@ -185,6 +185,13 @@ class Decision(Document):
         """Every rule that was evaluated, those that fired first."""
         return tuple(map(Finding, self.body["rules"]))
 
+    @property
+    def exhausted(self) -> Body:
+        """Of a refusal, the ``accounts`` in which the charge does not fit, as a number, those that
+        are ``listed``, and the ``address`` of all if these are not all. Empty for any other.
+        """
+        return dict(self.body.get("exhausted", {}))
+
 
 class Preview(Document):
     """The decision that a request would get now."""

@@ -50,6 +50,7 @@ CALLS: list[tuple[str, str, Any, str]] = [
     ("GET", "/events", None, "aou"),
     ("GET", "/events/0", None, "apou"),
     ("GET", "/decisions/d4", None, "apou"),
+    ("GET", "/decisions/d4/exhausted", None, "apou"),
     ("GET", "/receipts/4", None, "apou"),
     ("POST", "/events/4/erase", {"reason": "x"}, "ao"),
     ("GET", "/evidence", None, "aou"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
@@ -126,10 +126,50 @@ class Decision(TypedDict):
     rules: Annotated[list[RuleFinding], "every rule that was evaluated, those that fired first"]
 
 
+class ExhaustedAccounts(TypedDict):
+    """Accounts of one limit in which a charge does not fit on the same cells."""
+
+    rule: RuleId
+    datasets: Annotated[list[str], "the accounts' datasets; * for a total over datasets"]
+    subjects: NotRequired[
+        Annotated[
+            list[dict[str, Any]],
+            "the cells on which it does not fit, as a subject group within the request's; absent "
+            "if it fits on none",
+        ]
+    ]
+    part: NotRequired[
+        Annotated[
+            bool,
+            "true if it does not fit on some cells, of which the event had no room to say which",
+        ]
+    ]
+
+
+class Exhausted(TypedDict):
+    """All accounts in which the charge of a refused request does not fit."""
+
+    accounts: Annotated[int, "how many"]
+    listed: Annotated[list[ExhaustedAccounts], "all of them, or the first if they are many"]
+    address: NotRequired[Annotated[str, "where all are listed, if they are not here"]]
+
+
+class ExhaustedPage(TypedDict):
+    """A part of the list of exhausted accounts."""
+
+    id: Annotated[str, "the decision"]
+    accounts: Annotated[int, "how many accounts the whole list has"]
+    listed: Annotated[list[ExhaustedAccounts], "accounts with the same cells of one limit together"]
+    next: NotRequired[Annotated[int, "the value of `after` for what follows; absent at the end"]]
+
+
 class NamedDecision(Decision):
     """A decision and its id."""
 
     id: Annotated[str, "d and a sequence"]
+    exhausted: NotRequired[
+        Annotated[Exhausted, "refusals and waits: every account in which the charge does not fit"]
+    ]
 
 
 _Later = TypedDict(

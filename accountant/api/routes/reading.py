@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import accumulate
 from typing import Annotated, Final, Literal, cast
 
 import orjson
@@ -29,9 +30,9 @@ from accountant.api.access import (
     of_a_population,
 )
 from accountant.api.models import reading as models
-from accountant.api.models.deciding import Contributors, DecisionInFull
+from accountant.api.models.deciding import Contributors, DecisionInFull, ExhaustedPage
 from accountant.api.requests import narrowed_to, only_own
-from accountant.api.views import in_full, in_names
+from accountant.api.views import in_full, in_names, listed_as
 from accountant.budget.commands import Text
 from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.facts import client_in
@@ -175,6 +176,40 @@ def show_decision(
         used = used_up(desk, service, event, document["rules"])
         document["used_up_by"] = cast(list[Contributors], used)
     return JSONResponse(document)
+
+
+@router.get("/decisions/{decision}/exhausted")
+@Call(ExhaustedPage, topics="event judged own")
+def list_exhausted(
+    population: Name,
+    decision: Annotated[str, Path(pattern=r"^[dg]\d{1,18}$")],
+    key: Reader,
+    service: TheService,
+    after: Annotated[int, Query(ge=0, description="how many entries to pass over")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> JSONResponse:
+    """List every account in which the charge of a refused request did not fit, limit by limit, with
+    the cells if these are not all. An answer ends early where cells have many names.
+    """
+    service.known(population)
+    event = service.event(population, int(decision[1:]))
+    only_own(key, client_in(event), decision)
+    every = service.explain(population, event).exhausted
+    page = every[after : after + limit]
+    sizes = accumulate(one.size for one in page)
+    page = page[: max(1, sum(size <= _MOST_NAMES for size in sizes))]
+    found: ExhaustedPage = {
+        "id": decision,
+        "accounts": sum(len(one.datasets) for one in every),
+        "listed": listed_as(page),
+    }
+    if after + len(page) < len(every):
+        found["next"] = after + len(page)
+    return JSONResponse(found)
+
+
+_MOST_NAMES: Final = 100_000
+"""Values that a page of exhausted accounts names, if it has more than one entry."""
 
 
 _overseer = caller(*OVERSEE)
