@@ -108,7 +108,7 @@ def explain(
 
     Reads only the event and the policy that was in force. Exit code 1 if the request was refused.
     """
-    from accountant.api.views import in_full  # noqa: PLC0415
+    from accountant.api.views import in_full, listed_as  # noqa: PLC0415
     from accountant.budget.batches import REFUSED as REFUSED_BATCH  # noqa: PLC0415
     from accountant.budget.outcome import REFUSED  # noqa: PLC0415
 
@@ -119,6 +119,9 @@ def explain(
         found, explained = service.explain_alone(population, int(number))
     if json:
         document = in_full(found, explained, found.body["command"])
+        if "exhausted" in document:
+            document["exhausted"]["listed"] = listed_as(explained.exhausted)
+            document["exhausted"].pop("address", None)
         common.print_json({"policy": found.body.get("policy"), **document})
     else:
         _show_decision(found, explained)
@@ -126,7 +129,11 @@ def explain(
 
 
 def _show_decision(event: Event, explained: Explained) -> None:
-    """Print the decision, the charge of each mechanism, and each rule with its comparisons."""
+    """Print the decision, the charge of each mechanism, and each rule with its comparisons; then
+    every exhausted account.
+    """
+    from accountant.console.facts.exhausted import exhausted as in_words  # noqa: PLC0415
+
     decision = explained.decision
     common.show(f"event {event.sequence} ({event.type}), {rfc3339(event.time)}, {event.by}")
     policy = event.body.get("policy")
@@ -141,6 +148,12 @@ def _show_decision(event: Event, explained: Explained) -> None:
         _show_rule(rule.rule, rule.action if rule.fired else "ok", rule.text)
         for side in rule.numbers.get("comparisons", ()):
             common.show(f"         {_integers(side)}")
+    if (exhausted := in_words(explained.exhausted)) is not None:
+        common.show(f"exhausted accounts: {exhausted.accounts}")
+        for full in exhausted.entries:
+            common.show(f"  {full.rule}, {full.data}: {full.cells}")
+        if exhausted.shortened:
+            common.show("  (long lists of names are cut: --json has all)")
 
 
 def _show_rule(rule: str, mark: str, text: str) -> None:

@@ -454,6 +454,8 @@ def test_any_decision_is_explained_with_its_integers(line: Line, world: Callable
     assert "block  a: epsilon 0.3 used + 0.8 asked = 1.1 is more than the limit 1" in said
     assert "(dataset d; country AT)" in said
     assert "epsilon: 300000000 + 800000000 > 1000000000 (in 1e-9)" in said
+    assert "exhausted accounts: 1" in said
+    assert "a, d: all groups asked for" in said
 
 
 def test_what_holds_no_decision_is_not_explained(line: Line) -> None:

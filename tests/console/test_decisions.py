@@ -70,6 +70,8 @@ def test_a_refusal_says_what_failed_and_what_would_fit(made: World) -> None:
     assert "The same with more noise. With a scale of 1.01 or more it would just fit now" in said
     assert "66.7 %" in said
     assert "33.3 %" in said
+    assert "1 account in 1 line" in said
+    assert "whole d age: old" in said
     assert "noted" in said
     assert "laplace, scale 1, sensitivity 0.2501, once" in said
     assert "Nothing was released and nothing was spent" in said

@@ -16,6 +16,7 @@ from accountant.budget.proposals import digest_of
 from accountant.console.access import Refused, pages
 from accountant.console.facts.decision import REFUSING, UsedUp, decision
 from accountant.console.facts.decision import used_up as told_of
+from accountant.console.facts.exhausted import exhausted
 from accountant.console.facts.sentences import WARNS
 from accountant.console.framing import EventNumber, Overseen, Population, Visit
 from accountant.ledger.events import Event
@@ -53,6 +54,7 @@ def show_decision(
         "ledger",
         population,
         facts=decision(judged, found, _command(service, judged), advice, status),
+        exhausted=exhausted(explained.exhausted),
         used=_used(visit, judged, found) if fired and short else (),
         more_used=fired and not short,
         many=event > MOST,
