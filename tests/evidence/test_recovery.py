@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from here import Said, accountant
 from house import ORIGIN, House, audit, backup, reasons, recovered, resident
 from support import ask, confirming, laplace, make
 
@@ -294,31 +294,25 @@ def test_recover_from_the_command_line(house: Callable[..., House]) -> None:
     made.grant()
     made.sign()
     made.put_back(copy).close()
-    environment = os.environ | {"ACCOUNTANT_HOME": str(made.home), "ACCOUNTANT_ORIGIN": ORIGIN}
-    command = [sys.executable, "-m", "accountant", "recover", "-p", "fair"]
+    place = {"ACCOUNTANT_HOME": str(made.home), "ACCOUNTANT_ORIGIN": ORIGIN}
 
-    def run(*more: str, by: str = "ann") -> subprocess.CompletedProcess[bytes]:
-        env = environment | {"LOGNAME": by}
-        return subprocess.run([*command, *more], env=env, capture_output=True, check=False)
+    def run(*more: str, by: str = "ann") -> Said:
+        return accountant("recover", "-p", "fair", *more, **place, LOGNAME=by)
 
     said = run("--reason", "disk")
-    assert said.returncode == 0, said.stderr
-    assert run("--reason", "disk").stdout == said.stdout  # it waits already
-    shown = re.search(rb"accountant recover --confirm (\d+) -p fair --digest (\w+)", said.stdout)
-    assert shown, said.stdout
-    confirm = ["--confirm", shown[1].decode(), "--digest", shown[2].decode()]
+    assert said.code == 0, said.err
+    assert run("--reason", "disk").out == said.out  # it waits already
+    shown = re.search(r"accountant recover --confirm (\d+) -p fair --digest (\w+)", said.out)
+    assert shown, said.out
+    confirm = ["--confirm", shown[1], "--digest", shown[2]]
     alone = run(*confirm)
-    assert alone.returncode == 2
-    assert b"operator:ann proposed this" in alone.stderr
-    plainly = [sys.executable, "-m", "accountant", "confirm", shown[1].decode(), "-p", "fair"]
-    elsewhere = subprocess.run(
-        [*plainly, *confirm[2:]], env=environment, capture_output=True, check=False
-    )
-    assert elsewhere.returncode == 2
+    assert alone.code == 2
+    assert "operator:ann proposed this" in alone.err
+    assert accountant("confirm", shown[1], "-p", "fair", *confirm[2:], **place).code == 2
     made_anew = run(*confirm, by="ben")
-    assert made_anew.returncode == 0, made_anew.stderr
-    assert made_anew.stdout.startswith(f"{ORIGIN}/fair/2\n".encode())
+    assert made_anew.code == 0, made_anew.err
+    assert made_anew.out.startswith(f"{ORIGIN}/fair/2\n")
     for again in (["--reason", "disk"], confirm):
         late = run(*again, by="ben")
-        assert late.returncode == 2
-        assert b"nothing to recover" in late.stderr
+        assert late.code == 2
+        assert "nothing to recover" in late.err
