@@ -15,7 +15,7 @@ plain refusal is ``[{}]``:
   and not all; they follow from the events before.
 
 The cells of a list take at most ``MOST_BYTES``, so that refusals fill no disk. An event that many
-rules and datasets leave no room has none; it has at least 8,192 bytes then, for rules and datasets have names.
+rules and datasets leave no room has none; it has at least 8,192 bytes then, as they have names.
 """
 
 from __future__ import annotations
