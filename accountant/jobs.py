@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from accountant.budget.errors import Problem
+from accountant.config.logs import logger
 from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import warm
 from accountant.publishing.publisher import Publisher
@@ -29,7 +29,7 @@ from accountant.store.ledgers import StoreError
 if TYPE_CHECKING:
     from accountant.notifying.alerting import Alerting
 
-_log = structlog.get_logger()
+_log = logger()
 _CLOCK_SECONDS: Final = 60
 _KEY_SECONDS: Final = 60
 _BETWEEN: Final = 0.01  # Seconds between two kinds of mechanisms that are made ready

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-import structlog
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,6 +12,7 @@ from starlette.responses import JSONResponse
 
 from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound, Problem, Unavailable
 from accountant.budget.malformed import in_one_line, reasons
+from accountant.config.logs import logger
 from accountant.door.messages import problem, shown
 from accountant.store.ledgers import StoreError
 
@@ -35,7 +35,7 @@ _STATUS_OF_CODE: Final = {
 _UNREADABLE: Final = (
     "the database cannot be read; try again, and look at the service's log if it stays so"
 )
-_log = structlog.get_logger()
+_log = logger()
 
 
 def answer_to(error: Exception, path: str = "") -> JSONResponse | None:

@@ -13,13 +13,12 @@ from hashlib import sha256
 from typing import Final
 from unicodedata import normalize
 
-import structlog
-
 from accountant.auth.keys import Credentials, Written
 from accountant.auth.oidc import Person, no_role
 from accountant.auth.ring import SIGNED_IN, TURNED_AWAY, Identity, KeyRing
 from accountant.auth.sessions import Sessions
 from accountant.budget.errors import Conflict, Problem
+from accountant.config.logs import logger
 
 MOST_AN_HOUR: Final = 20
 """Sign-ins of one person within an hour that are recorded; one more is refused."""
@@ -28,7 +27,7 @@ MOST_REFUSALS: Final = 100
 _TAG: Final = 10
 """Characters of the tag: 50 bits."""
 _WISH: Final = 40
-_log = structlog.get_logger()
+_log = logger()
 
 
 class TooOften(Problem):

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-import structlog
-
 from accountant.auth.keys import Credentials, Written
 from accountant.auth.links import code_digest
 from accountant.auth.ring import LEDGER, LONGEST, SIGNED_IN, SIGNED_OUT, Key, KeyRing
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
+from accountant.config.logs import logger
 from accountant.ledger.events import Event
 from accountant.store.ledgers import SessionRow, StoreError, Writing
 
@@ -29,7 +28,7 @@ _TOUCH: Final = 60 * SECOND
 """How old the note of the last use may become: not every page is worth a write."""
 _BACK: Final = 60 * SECOND
 """How far the clock may go back behind a session's last use; beyond it the session is over."""
-_log = structlog.get_logger()
+_log = logger()
 INVALID_CODE: Final = (
     "this code is not valid: it was used, its time has passed, or it was mistyped; ask for another"
 )

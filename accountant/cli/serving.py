@@ -6,7 +6,6 @@ import socket
 from contextlib import ExitStack
 from typing import Annotated, Any, cast, get_args
 
-import structlog
 import typer
 from rich.table import Table
 from starlette.types import ASGIApp
@@ -18,6 +17,7 @@ from accountant.budget.errors import Invalid
 from accountant.cli import common
 from accountant.config import logs
 from accountant.config.identity import provider_of
+from accountant.config.logs import logger
 from accountant.config.settings import Settings
 from accountant.console.place import place_of
 from accountant.ledger.events import rfc3339
@@ -26,7 +26,7 @@ from accountant.runtime.clock import ClockMark
 from accountant.runtime.service import Service
 from accountant.store.ledgers import shown
 
-_log = structlog.get_logger()
+_log = logger()
 keys = typer.Typer(help="Create, renew, revoke, rotate and list keys.", no_args_is_help=True)
 common.app.add_typer(keys, name="keys")
 

@@ -8,13 +8,36 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any, ClassVar
 
-import orjson
-import structlog
+
+class _Logger:
+    """A logger that loads structlog when something is logged: commands seldom log anything, and a
+    tenth of their start would be spent on it.
+    """
+
+    quiet: ClassVar[bool] = False
+    """Whether structlog is still to be told to send warnings only."""
+
+    def __getattr__(self, name: str) -> Any:
+        import structlog  # noqa: PLC0415 see above
+
+        if _Logger.quiet:
+            _only_warnings()
+        return getattr(structlog.get_logger(), name)
+
+
+def logger() -> Any:
+    """Return a logger of structlog's. Whatever commands import takes its logger here."""
+    return _Logger()
 
 
 def configure() -> None:
     """Send the logs of structlog and of the standard library to standard error in the same form."""
+    import orjson  # noqa: PLC0415 (only a service logs this way)
+    import structlog  # noqa: PLC0415
+
+    _Logger.quiet = False
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -41,6 +64,16 @@ def configure() -> None:
 
 def only_warnings() -> None:
     """Send warnings only, as text, to standard error: standard output is for the command."""
+    if "structlog" in sys.modules:
+        _only_warnings()
+    else:
+        _Logger.quiet = True
+
+
+def _only_warnings() -> None:
+    import structlog  # noqa: PLC0415 see above
+
+    _Logger.quiet = False
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),

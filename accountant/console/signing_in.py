@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
-import structlog
 from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
@@ -13,6 +12,7 @@ from accountant.auth.oidc import VISIT, new_visit
 from accountant.auth.people import enter
 from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.facts import SECOND
+from accountant.config.logs import logger
 from accountant.console.access import (
     COOKIE,
     SIGN_IN,
@@ -37,7 +37,7 @@ from accountant.ledger.events import rfc3339
 After = Annotated[str, Query(alias="next")]
 """Where to go once one has signed in."""
 router = pages()
-_log = structlog.get_logger()
+_log = logger()
 VISIT_COOKIE: Final = "accountant-visit"
 """Keeps the secret of a visit to the identity provider, and where to go then."""
 _MOST_CODE: Final = 100

@@ -17,12 +17,12 @@ from threading import Event
 from typing import Final, NamedTuple
 
 import orjson
-import structlog
 from msgspec import Struct
 
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
 from accountant.config.alerts import KINDS, Channel, Kind
+from accountant.config.logs import logger
 from accountant.ledger.events import rfc3339
 from accountant.notifying.webhook import Undelivered
 from accountant.runtime.clock import wall_clock
@@ -30,7 +30,7 @@ from accountant.runtime.service import Service
 from accountant.store.ledgers import AlertRow, Ledgers, StoreError
 from accountant.store.queries import Queries
 
-_log = structlog.get_logger()
+_log = logger()
 _AT_ONCE: Final = 8
 _SINGLY: Final = 5
 """Alerts that became due together and go to people one by one; more of them go as one message."""

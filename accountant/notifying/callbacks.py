@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import orjson
-import structlog
 
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
 from accountant.budget.proposals import digest_of
 from accountant.budget.state import Settled
+from accountant.config.logs import logger
 from accountant.config.origins import Origin, refused
 from accountant.ledger.events import rfc3339
 from accountant.notifying.webhook import Message, Undelivered, post
@@ -25,7 +25,7 @@ from accountant.runtime.clock import wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Callback, StoreError
 
-_log = structlog.get_logger()
+_log = logger()
 _AT_ONCE: Final = 8
 _MOST: Final = 200
 """Messages of one run of the job in a ledger; the rest go with the next."""

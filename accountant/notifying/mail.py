@@ -13,13 +13,12 @@ from email.utils import format_datetime
 from threading import Timer
 from typing import Any, Final
 
-import structlog
-
 from accountant.config.alerts import Mail
+from accountant.config.logs import logger
 from accountant.notifying.alerting import Told
 from accountant.notifying.webhook import Undelivered
 
-_log = structlog.get_logger()
+_log = logger()
 _SECONDS: Final = 10.0
 """For each step of an exchange."""
 _WHOLE: Final = 45.0

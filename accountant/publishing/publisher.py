@@ -7,8 +7,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import structlog
-
 from accountant.auditing.totals import in_force, most_of
 from accountant.budget.commands import AdoptSigningKey, Envelope, StopPublication
 from accountant.budget.custody.custody import Custody
@@ -16,6 +14,7 @@ from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import NotFound, Unavailable
 from accountant.budget.policy import NO_WITNESSES, Publication, Witness
 from accountant.budget.state import State
+from accountant.config.logs import logger
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.events import canonical
@@ -28,7 +27,7 @@ from accountant.store.ledgers import Signed, Writing
 from accountant.store.projection import Projection
 from accountant.store.vault import Vault
 
-_log = structlog.get_logger()
+_log = logger()
 ATTEMPTS: Final = 3  # How often a witness that has seen another head of this ledger is asked again
 
 

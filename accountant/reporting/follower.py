@@ -15,8 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import structlog
-
+from accountant.config.logs import logger
 from accountant.ledger.merkle import MissingHash, Tree, leaf_hash, tree_of
 from accountant.reporting import keeping
 from accountant.reporting.following import Followed
@@ -40,7 +39,7 @@ _PAGE: Final = 5_000
 FOLDER: Final = "followed"
 
 T = TypeVar("T")
-_log = structlog.get_logger()
+_log = logger()
 
 
 class Behind(NamedTuple):

@@ -25,11 +25,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import structlog
-
 from accountant.budget.commands import DAY, ApproveGrant, AskGrant, Envelope, OpenSparseVector
 from accountant.budget.errors import Unavailable
 from accountant.budget.state import State
+from accountant.config.logs import logger
 from accountant.ledger.events import rfc3339
 
 _SECOND: Final = 1_000_000
@@ -40,7 +39,7 @@ _TICKING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that cannot be set, and counts the machine's sleep where the system has such a clock."""
 _GRANTS: Final = AskGrant | OpenSparseVector | ApproveGrant
 """Commands by which somebody gets budget."""
-_log = structlog.get_logger()
+_log = logger()
 
 
 def wall_clock() -> int:

@@ -15,13 +15,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
-
 from accountant.budget.commands import Envelope
 from accountant.budget.errors import Unavailable
+from accountant.config.logs import logger
 from accountant.config.settings import MOST_WAITING
 
-_log = structlog.get_logger()
+_log = logger()
 
 MOST_AT_ONCE: Final = 512  # Commands in one batch
 _WHOLE: Final = 16  # Commands in a batch that is never halved

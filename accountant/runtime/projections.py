@@ -12,11 +12,10 @@ import time
 from functools import partial
 from typing import Final, NamedTuple
 
-import structlog
-
 from accountant.budget.apply import follow
 from accountant.budget.snapshot import Copied, load
 from accountant.budget.state import State
+from accountant.config.logs import logger
 from accountant.ledger.checkpoints import Known
 from accountant.ledger.merkle import MissingHash, Tree, tree_of
 from accountant.runtime.memory import collection_paused
@@ -27,7 +26,7 @@ from accountant.store.vault import Vault
 
 _WORTH: Final = 500  # Events that take longer to fold than a snapshot to read
 _PART: Final = 500  # The part by which a long ledger, whose snapshot takes long, has to grow
-_log = structlog.get_logger()
+_log = logger()
 _SHARE: Final = 30  # Between two snapshots pass at least this many times the duration of the last
 _BREATH: Final = 0.002  # Seconds that writing a snapshot pauses now and then: others can decide
 

@@ -8,8 +8,6 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-import structlog
-
 from accountant.auth.keys import LEDGER as KEYS
 from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.advice import Advice, would_fit
@@ -31,6 +29,7 @@ from accountant.budget.proposals import Proposal, in_order
 from accountant.budget.request import Request, Terms, check_classes, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State
 from accountant.budget.waiting.asked import Waiting
+from accountant.config.logs import logger
 from accountant.ledger.events import Event
 from accountant.runtime.clock import Doubt, TrustedClock
 from accountant.runtime.prices import Pricing, takes_long
@@ -42,7 +41,7 @@ from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault, VaultError
 
 _POLICIES: Final = 64  # Policies that are remembered for explaining decisions
-_log = structlog.get_logger()
+_log = logger()
 
 
 class Preview(NamedTuple):

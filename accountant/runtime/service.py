@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import structlog
-
 from accountant.auth.keys import LEDGER as KEYS
 from accountant.auth.keys import Credentials, Key
 from accountant.auth.rotation import Rotation
@@ -28,6 +26,7 @@ from accountant.budget.decide import SYSTEM, decide
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem
 from accountant.budget.proposals import Proposal
 from accountant.budget.state import State
+from accountant.config.logs import logger
 from accountant.config.origins import Origin, refused
 from accountant.config.settings import MOST_WAITING
 from accountant.ledger.events import Entry, Event
@@ -44,7 +43,7 @@ from accountant.store.vault import Vault
 
 __all__ = ["Answer", "Preview", "Service"]
 
-_log = structlog.get_logger()
+_log = logger()
 MAX_EXPIRIES: Final = 1_000  # Expiries in one run of the job; the rest stay reserved until the next
 
 

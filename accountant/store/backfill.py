@@ -19,13 +19,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-import structlog
+from accountant.config.logs import logger
 
 _PAGE: Final = 4_096
 _EVERY: Final = 1_000 * _PAGE  # Bytes written before the log is copied: SQLite's measure
 _COMMIT: Final = 6 * _PAGE  # Bytes beside the rows: last pages of tables and indexes
 _LONG: Final = 4_000  # Pages from which on a commit copies, so that the log starts anew
-_log = structlog.get_logger()
+_log = logger()
 
 
 class Backfill:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-import structlog
 
+from accountant.config.logs import logger
 from accountant.ledger.events import canonical, digest
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine
@@ -32,7 +32,7 @@ _MAC: Final = sha256().digest_size
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
 _FOLDING: Final = ("budget", "privacy", "ledger/events.py")  # The code that states depend on
 
-_log = structlog.get_logger()
+_log = logger()
 
 
 @cache

@@ -9,13 +9,12 @@ from heapq import nlargest
 from time import monotonic
 from typing import Final
 
-import structlog
-
 from accountant.auth.keys import LEDGER as KEYS
 from accountant.budget.decide.approving import asking, looked_at
 from accountant.budget.errors import Problem
 from accountant.budget.grants import Grant
 from accountant.config.alerts import AlertSettings, Terms
+from accountant.config.logs import logger
 from accountant.console.facts.accounts import forecast_of
 from accountant.console.facts.alerts import (
     AskedRequest,
@@ -48,7 +47,7 @@ _READING: Final = 20.0
 """Seconds that a look takes to read ledgers; a page that asks as often reads as fast."""
 _REST: Final = 0.2
 """Seconds between two pieces, for those who ask for grants."""
-_log = structlog.get_logger()
+_log = logger()
 
 
 def alerting(
