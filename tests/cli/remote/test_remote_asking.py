@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from accountant.client import Client, Registrar, Spool, gaussian, laplace, poisson
+from accountant.client import Client, Registrar, Spool, calls, gaussian, laplace, poisson
 from accountant.client.command_line.documents import mechanisms_of, parsed, short
 from accountant.client.command_line.failures import Misuse
 
@@ -247,7 +247,12 @@ def test_a_second_person_confirms(shell: Shell) -> None:
     number, digest = str(one["proposal"]), one["digest"]
     assert f"accountant confirm {number} --digest {digest}" in officer("proposals").text
     assert "[proposal-digest]" in officer.wrong("confirm", number, "--digest", "0" * 64)
-    assert "confirmed" in officer("confirm", number, "--digest", digest).text
+    said = officer("confirm", number, "--digest", digest, "--reason", "no rows, I looked").text
+    assert "confirmed, event " in said
+    with Client(shell.served.url, shell.served.keys["auditor"], shell.population) as client:
+        sequence = re.search(r"event (\d+)", said)
+        event = client.send(calls.get(f"/events/{sequence[1] if sequence else said}", dict))
+    assert event["command"]["confirms"]["reason"].keys() == {"sealed"}
     assert "[proposal-closed]" in officer.wrong("decline", number, "--reason", "late")
     assert "nothing waits" in officer("proposals").text
 
