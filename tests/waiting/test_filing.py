@@ -46,6 +46,11 @@ POLICIES = (
     "  - {id: a, limit: {epsilon: 2}}\n"
     "  - {id: part, part_of: a, limit: {epsilon: 1}, clients: [one]}\n",
     "  - {id: a, datasets: d, limit: {epsilon: 2}}\n",
+    "  - {id: a, limit: {epsilon: 2, delta: 1e-5}}\n"
+    "  - {id: each, per: client, limit: {epsilon: 1.5, delta: 1e-6, own_delta: 1e-6}}\n"
+    "  - {id: some, subjects: {age: ['17', '27']}, limit: {epsilon: 1, delta: 1e-5}}\n"
+    "order: efficiency\n",
+    "  - {id: a, limit: {epsilon: 2, delta: 1e-5}, unlock: {per_request: 1/4}}\n",
 )
 GROUPS: tuple[dict[str, Any], ...] = (
     {},
@@ -53,6 +58,19 @@ GROUPS: tuple[dict[str, Any], ...] = (
     {"subjects": {"age": ["22", "27"]}},
     {"subjects": [{"sex": ["f"], "age": ["17"]}, {"sex": ["m"], "age": ["27"]}]},
 )
+AGES, SEXES = ("17", "22", "27"), ("f", "m")
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> dict[str, Any]:
+    """A term of a group of one's own: some ages, listed or from one to another, or of one sex."""
+    ages = sorted(draw(st.sets(st.sampled_from(AGES), min_size=1)))
+    ranged = {"from": ages[0], "to": ages[-1]}
+    term: dict[str, Any] = {"age": ranged if draw(st.booleans()) else ages}
+    return term | draw(st.sampled_from([{}, *({"sex": [sex]} for sex in SEXES)]))
+
+
+OWN = st.one_of(terms(), st.lists(terms(), min_size=1, max_size=3))
 MECHANISMS = (
     [laplace("0.3")],
     [laplace("0.6")],
@@ -76,7 +94,9 @@ STEPS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         st.just("ask"),
         st.sampled_from([*"ddddddef", ["d", "e"]]),
         st.sampled_from(MECHANISMS),
-        st.sampled_from([*[{}] * 4, *GROUPS]),
+        st.one_of(
+            st.sampled_from([*[{}] * 4, *GROUPS]), OWN.map(lambda group: {"subjects": group})
+        ),
         st.sampled_from([*[{}] * 10, *REASONS]),
         st.sampled_from(["one", "one", "one", "two"]),
         st.sampled_from([None, 2]),

@@ -123,6 +123,16 @@ class Sums:
             return False
         return (self._infinite if self._touched is None else self._touched.infinite) is None
 
+    def touched(self) -> Touched | None:
+        """Return the cells that hold something beside everyone, with it; None where sums are kept
+        by class.
+        """
+        if self.classes is not None or self._touched is not None:
+            return self._touched
+        if self._cells is None:
+            return Touched.nothing(self.rows)
+        return Touched.among(None, self._cells, self._infinite)
+
     def few(self, selection: Selection) -> Integers | None:
         """Return all finite sums (rows, cells) without the sums of everyone, far below zero outside
         of the selection; None if there are too many cells.
@@ -170,6 +180,10 @@ class Sums:
         finite, infinite = self.everyone[row], self.everyone_infinite[row]
         if cell is None:
             return finite, infinite
+        if self._touched is not None:
+            place = np.ravel_multi_index(cell, self.shape)
+            finite_here, infinite_here = self._touched.at(np.array([place])).reshape(2, -1)
+            return finite + int(finite_here[row]), infinite + int(infinite_here[row])
         cells, closed = self._arrays()
         if self.classes is not None:
             cell = (self.classes.number(cell),)

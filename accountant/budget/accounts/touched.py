@@ -45,11 +45,16 @@ class Touched(NamedTuple):
         """Return what arrays over all cells (rows, *shape) hold; None if that is too much."""
         if not holds(cells.shape[1:]):
             return None
-        held = [(one.reshape(len(one), -1)) for one in (cells, infinite) if one is not None]
-        some = np.logical_or.reduce([one.any(axis=0) for one in held])
-        places = np.flatnonzero(some)
-        if places.size > MOST:
-            return None
+        places = _charged(cells, infinite)
+        return None if places.size > MOST else cls.among(places, cells, infinite)
+
+    @classmethod
+    def among(cls, places: Integers | None, cells: Integers, infinite: Integers | None) -> Touched:
+        """Return what arrays over all cells (rows, *shape) hold at ``places``; None: wherever they
+        hold anything.
+        """
+        places = _charged(cells, infinite) if places is None else places
+        held = (one.reshape(len(one), -1) for one in (cells, infinite) if one is not None)
         return cls(places, *(one[:, places] for one in held))
 
     def plus(
@@ -132,6 +137,12 @@ class Touched(NamedTuple):
             inside = found >= 0
             at, where = at[inside], where[inside] * len(side) + found[inside]
         return at, where
+
+
+def _charged(cells: Integers, infinite: Integers | None) -> Integers:
+    """Return the places of the cells that hold anything."""
+    held = (one.reshape(len(one), -1) for one in (cells, infinite) if one is not None)
+    return np.flatnonzero(np.logical_or.reduce([one.any(axis=0) for one in held]))
 
 
 def holds(shape: Shape) -> bool:

@@ -221,6 +221,7 @@ def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Re
 _MECHANISMS: Final = _part(ask.Mechanisms, mechanisms)
 _SUBJECTS: Final = _part(ask.SubjectsField, subjects)
 _GROUPS: Final = _adapter(ask.SubjectsField)
+_LISTS: Final = _adapter(ask.Mechanisms)
 _JUDGED: Final[dict[str, Reader]] = {
     "dataset": _names,
     "mechanisms": _MECHANISMS,
@@ -264,6 +265,14 @@ def read_plain(document: Mapping[str, Any]) -> ask.Command | None:
         return None
     plainly = found.get("ttl_seconds") != ask.DEFAULT_TTL and None not in found.values()
     return construct(kind, found) if plainly and found.keys() >= required else None
+
+
+def read_mechanisms(document: Any) -> Any:
+    """Return the mechanisms of an event's command. Raises ValueError if they are malformed."""
+    try:
+        return _MECHANISMS(document)
+    except ValueError:
+        return _LISTS.validate_python(document, context=ask.STORED)
 
 
 def read_subjects(document: Any) -> Any:

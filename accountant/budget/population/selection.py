@@ -250,7 +250,9 @@ LASTING: Final = Selection(everyone=True, lasting=True)
 
 
 def select(population: Population, subjects: Subjects | None) -> Selection:
-    """Compile ``subjects`` (None or {}: everyone). Raises Invalid for unknown names or values."""
+    """Compile ``subjects``, read or as events hold them (None or {}: everyone). Raises Invalid for
+    unknown names or values.
+    """
     if subjects is None or subjects == {}:
         return EVERYONE
     terms = subjects if isinstance(subjects, list) else [subjects]
@@ -347,12 +349,12 @@ def _box(population: Population, term: Term) -> Box:
     sides: list[Side] = [range(n) for n in population.shape]
     for dimension, wanted in term.items():
         axis = population.axis(dimension)
-        if isinstance(wanted, Range):
-            first, last = population.indices(axis, [wanted.first, wanted.last])
+        if (ends := _ends(wanted)) is not None:
+            first, last = population.indices(axis, ends)
             if first > last:
                 raise Invalid(
                     "empty-range",
-                    f"in dimension {dimension!r} {wanted.first!r} comes after {wanted.last!r}; "
+                    f"in dimension {dimension!r} {ends[0]!r} comes after {ends[1]!r}; "
                     "ranges follow the declared order",
                 )
             sides[axis] = range(first, last + 1)
@@ -363,9 +365,16 @@ def _box(population: Population, term: Term) -> Box:
                     "unknown-group", f"dimension {dimension!r} has no position {positions[-1]}"
                 )
             sides[axis] = side_of(positions.tolist())
-        else:
+        elif not isinstance(wanted, Range):
             sides[axis] = side_of(set(population.indices(axis, wanted)))
     return tuple(sides)
+
+
+def _ends(wanted: Any) -> tuple[str, str] | None:
+    """Return the first and the last value of a range, as it is read or as events hold it."""
+    if isinstance(wanted, Range):
+        return wanted.first, wanted.last
+    return (wanted["from"], wanted["to"]) if type(wanted) is dict and "from" in wanted else None
 
 
 def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:

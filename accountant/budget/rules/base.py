@@ -155,14 +155,12 @@ class View:
         return view
 
     @classmethod
-    def of_line(
-        cls, state: State, datasets: tuple[str, ...], about: About, selection: Selection
-    ) -> View:
+    def of_line(cls, state: State, datasets: tuple[str, ...], about: About) -> View:
         """Return the view of what requests that are ``about`` the same have in common; there is no
         more in it, but for a ``total`` that is set.
         """
         view = cls.__new__(cls)
-        view._state, view._selection, view.datasets = state, selection, datasets
+        view._state, view.datasets = state, datasets
         view.client, view.purpose, view.allotment = about.by, about.purpose, about.allotment
         view._route = state.route(datasets, about.by, about.purpose, about.allotment)
         return view

@@ -25,13 +25,13 @@ _OWN: Final = ("at_least", "wait")
 
 
 class About(NamedTuple):
-    """What of a request says which accounts it counts in. Requests with the same share it."""
+    """What of a request says which accounts it counts in, beside its cells. Requests with the same
+    share it.
+    """
 
     by: str
     named: tuple[str, ...]
     """The datasets that it names."""
-    subjects: bytes
-    """Its subject group, as JSON."""
     purpose: str | None
     """None also for a sealed one, which no rule compares."""
     allotment: str | None
@@ -60,6 +60,8 @@ class Waiting(NamedTuple):
     """The stamp from which it is not admitted any more."""
     sequence: int
     about: About
+    subjects: bytes
+    """Its subject group, as JSON; empty for everyone."""
     counts: tuple[int, int]
     """How many invocations are accepted: at least, and at most."""
     bill: Bill
@@ -111,14 +113,14 @@ def waiting_for(
     about = _about(
         by,
         named_in(document["dataset"]),
-        b"" if subjects is None else orjson.dumps(subjects),
         purpose if isinstance(purpose, str) else None,
         document.get("allotment"),
     )
     most = document["mechanisms"][0].get("count", 1)
     counts = document.get("at_least", most), most
     opened, expires, sequence = when
-    facts = opened, expires, sequence, about, counts, *priced, digest
+    group = b"" if subjects is None else orjson.dumps(subjects)
+    facts = opened, expires, sequence, about, group, counts, *priced, digest
     return Waiting(f"g{sequence}", by, on, command, *facts)
 
 

@@ -27,7 +27,7 @@ from accountant.budget.rules.base import Compared, View
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
 from accountant.budget.waiting.asked import Waiting
-from accountant.budget.waiting.lines import bill_of
+from accountant.budget.waiting.lines import groups_of, lines_of
 from accountant.budget.waiting.looking import (
     ENDLESS,
     Admitted,
@@ -37,8 +37,9 @@ from accountant.budget.waiting.looking import (
     need_of,
     when,
 )
+from accountant.budget.waiting.prices import prices_of
 from accountant.budget.waiting.queue import PATIENCE, WHOLE, Index, Place, Queue
-from accountant.budget.waiting.refiling import filed_anew, lines_of
+from accountant.budget.waiting.refiling import filed_anew
 from accountant.budget.waiting.shares import ARRIVAL
 
 if TYPE_CHECKING:
@@ -84,9 +85,10 @@ def place_of(state: State, waiting: Waiting) -> Key:
     order = state.adopted.policy.order if state.adopted else ARRIVAL
     if order == ARRIVAL:
         return (0, waiting.sequence)
-    line = lines_of(state).of(state, waiting)
+    line, groups = lines_of(state).of(state, waiting.about), groups_of(state)
     try:
-        found = None if line is None else line.key(bill_of(state, waiting), waiting.sequence)
+        bill = prices_of(state).of(state, waiting)
+        found = None if line is None else line.key(bill, waiting, groups)
     except Problem:
         found = None
     return found or (ENDLESS, waiting.sequence)  # it is not admitted as long as it has no price

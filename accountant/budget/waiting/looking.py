@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from accountant.budget.accounts.peak import Reading, rows_of
+from accountant.budget.accounts.peak import rows_of
 from accountant.budget.accounts.unlocking import unlocked, whole
 from accountant.budget.advice import most_that_fits
 from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Problem
 from accountant.budget.evaluate import Judgement, evaluate
-from accountant.budget.population.selection import Selection
 from accountant.budget.request import Request, prepare
 from accountant.budget.rules.allotment import AllotmentRule
 from accountant.budget.rules.base import View
@@ -22,6 +21,7 @@ from accountant.budget.waiting.queue import WHOLE, Place
 from accountant.budget.waiting.tree import Need
 
 if TYPE_CHECKING:
+    from accountant.budget.accounts.unlocking import Lock
     from accountant.budget.grants import AccountKey
     from accountant.privacy.filters import Capacity
     from accountant.privacy.units import Charge
@@ -116,6 +116,7 @@ class Room:
     def __init__(self, state: State, stamp: int) -> None:
         self._state, self._stamp = state, stamp
         self._known: dict[Place, Callable[[Need], bool]] = {}
+        self._locks: dict[AccountKey, Lock] = {}
 
     def at(self, place: Place) -> Callable[[Need], bool]:
         """Return whether a cell has a need left: epsilon or one of the gate's own, and delta."""
@@ -131,7 +132,8 @@ class Room:
         epoch, rule = state.adopted.epochs[key.rule], state.adopted.rule(key.rule)
         capacity = epoch.capacity
         if isinstance(rule, LimitRule) and rule.unlock is not None:
-            lock = state.lock(Counted(rule, epoch, key), self._stamp)
+            if (lock := self._locks.get(key)) is None:
+                lock = self._locks[key] = state.lock(Counted(rule, epoch, key), self._stamp)
             capacity = unlocked(capacity, lock.share(cell or None))
         used = used_at(state, place, capacity, self._stamp)
         epsilon, delta, *along = (
@@ -153,10 +155,9 @@ def used_at(state: State, place: Place, capacity: Capacity, stamp: int) -> list[
     """Return what is used of a cell, in the order of the capacity's sides; None is infinite."""
     key, cell = place
     account = state.account(key).at(stamp)
-    one = Selection(everyone=False, boxes=(tuple(range(at, at + 1) for at in cell),))
-    reading = Reading(account, one if cell else Selection(everyone=True))
     rows = rows_of(account.axis, tuple(currency for currency, _ in capacity.sides))
-    return [reading.most(row) for row in rows]
+    found = (account.used.of(row, cell or None) for row in rows)
+    return [None if infinite else finite for finite, infinite in found]
 
 
 def _within(need: int, left: int) -> bool:

@@ -34,6 +34,8 @@ MOST_OF_ONE: Final = 20_000
 """Requests of one client that wait in one ledger."""
 
 PATIENCE: Final = 256
+_ALIKE: Final = 16
+"""Requests that are filed anew in the time that it takes to look at one."""
 _CELLS: Final = 256
 _ACCOUNTS: Final = 4_096
 """Cells of an account that are remembered to be tight, and such accounts."""
@@ -248,8 +250,10 @@ class Queue:
     _of: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
     about: Counter[About] = field(default_factory=Counter, compare=False, repr=False)
     """How many are about the same."""
-    repriced: dict[int, tuple[Any, ...]] = field(default_factory=dict, compare=False, repr=False)
-    """By sequence, a request, the terms that it was priced on anew, and its bill on them."""
+    prices: Any = field(default=None, compare=False, repr=False)
+    """What is known of prices on the terms in force (prices.py)."""
+    groups: Any = field(default=None, compare=False, repr=False)
+    """The subject groups of the population, as far as they are compiled (groups.py)."""
     tight: Tight = field(default_factory=dict, compare=False, repr=False)
     """Where to look first. Nobody is passed over by it."""
     lines: Any = field(default=None, compare=False, repr=False)
@@ -294,7 +298,8 @@ class Queue:
         self.about[waiting.about] -= 1
         if not self.about[waiting.about]:
             del self.about[waiting.about]
-        self.repriced.pop(waiting.sequence, None)
+        if self.prices is not None:
+            self.prices.forget(waiting.sequence)
         return waiting
 
     def impatient(self) -> bool:
@@ -302,7 +307,7 @@ class Queue:
         next time will be later, for what is known to be tight may not tell who fails.
         """
         self.vain += 1
-        if self.vain < self.patience:
+        if self.vain < max(self.patience, len(self) // _ALIKE):
             return False
         self.vain, self.patience = 0, 4 * self.patience
         return True

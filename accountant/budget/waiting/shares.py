@@ -19,12 +19,14 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from accountant.budget.population.selection import Selection
 from accountant.privacy.units import Currency
 
 if TYPE_CHECKING:
     from accountant.budget.bill import Bill
+    from accountant.budget.population.selection import Box, Selection
     from accountant.budget.state import Counted, State
+    from accountant.budget.waiting.asked import Waiting
+    from accountant.budget.waiting.groups import Groups
     from accountant.budget.waiting.tree import Key
 
 Order = Literal["arrival", "dominant_share", "efficiency"]
@@ -42,41 +44,42 @@ class _Share(NamedTuple):
     delta: int | None
     others: tuple[tuple[Currency, int | None], ...]
     """None: it has nothing of that."""
+    box: Box | None
+    """The cells that it is about; None: all of them."""
 
 
 class Shares:
     """The keys of requests that are about the same: a smaller key is admitted first."""
 
-    def __init__(self, state: State, counted: Iterable[Counted], selection: Selection) -> None:
+    def __init__(self, state: State, counted: Iterable[Counted]) -> None:
         self._order: Order = state.adopted.policy.order if state.adopted else ARRIVAL
         if self._order == ARRIVAL:
             return
         self._whole = _whole(state)
-        self._each = list(self._shares(state, counted, selection))
-        self._cells = cells_in(selection, state.people().shape)
+        self._each = list(self._shares(state, counted))
 
-    def _shares(
-        self, state: State, counted: Iterable[Counted], selection: Selection
-    ) -> Iterator[_Share]:
+    def _shares(self, state: State, counted: Iterable[Counted]) -> Iterator[_Share]:
         for rule, epoch, key in counted:
-            cells = rule.cells(state.people(), selection) if rule.subjects else selection
-            if rule.action != "block" or cells is None:
+            if rule.action != "block":
                 continue
             each = {
                 currency: self._whole // most if most > 0 else None
                 for currency, most in epoch.capacity.sides
             }
             delta = each.pop(Currency.DELTA)
-            yield _Share(key.unit, delta, tuple(each.items()))
+            box = rule.box(state.people()) if rule.subjects else None
+            yield _Share(key.unit, delta, tuple(each.items()), box)
 
-    def key(self, bill: Bill, sequence: int) -> Key:
+    def key(self, bill: Bill, waiting: Waiting, groups: Groups) -> Key:
         """Return the place of a request in the order."""
         if self._order == ARRIVAL:
-            return 0, sequence
-        found = [self._of(bill, one) for one in self._each]
+            return 0, waiting.sequence
+        group = waiting.subjects
+        about = [one for one in self._each if one.box is None or groups.meet(group, one.box)]
+        found = [self._of(bill, one) for one in about]
         if self._order == "dominant_share":
-            return max(found, default=0), sequence
-        return sum(found) * self._cells, sequence
+            return max(found, default=0), waiting.sequence
+        return sum(found) * groups.of(group).cells, waiting.sequence
 
     def _of(self, bill: Bill, share: _Share) -> int:
         """Return the share of one limit that a request takes."""
