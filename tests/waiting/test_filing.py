@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from fractions import Fraction
+from random import Random
 from typing import Any
 
+import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from accountant.budget.state import State
 from accountant.budget.waiting.asked import Waiting
 from accountant.budget.waiting.due import due
 from accountant.budget.waiting.looking import look_at
+from accountant.budget.waiting.prices import prices_of
 from accountant.ledger.events import Event
 from accountant.privacy.units import Currency
 
@@ -305,3 +308,69 @@ def test_a_policy_lets_in_what_fits_beside_what_does_not() -> None:
     events = map(Event.from_bytes, book.stored[seen:])
     admitted = [one.body["command"]["grant"] for one in events if one.type == "grant.admitted.v1"]
     assert admitted == [f"g{waiting[at].sequence}" for at in (1, 3)]
+
+
+def term(draws: Random, side: int) -> dict[str, Any]:
+    """Values of both dimensions, from one to another or a few of them."""
+    ends = sorted(draws.sample(range(side), 2))
+    few = sorted(draws.sample(range(side), 3))
+    found: dict[str, Any] = {"one": {"from": f"v{ends[0]}", "to": f"v{ends[1]}"}}
+    return found | draws.choice([{}, {"two": [f"v{at}" for at in few]}])
+
+
+def group(draws: Random, side: int) -> dict[str, Any]:
+    """A group of one's own: a term, a union of two, or everyone."""
+    one, two = term(draws, side), term(draws, side)
+    return draws.choice([{}, {"subjects": one}, {"subjects": one}, {"subjects": [one, two]}])
+
+
+@pytest.mark.parametrize(
+    ("side", "order"), [(6, "efficiency"), (300, "arrival"), (1_001, "arrival")]
+)
+def test_requests_with_groups_of_their_own_come_in_order(side: int, order: str) -> None:
+    """However the sums of cells are kept, and under whatever limits, those that wait on groups of
+    their own are admitted as asking all would.
+    """
+    book, draws = AllAsked(), Random(side)  # noqa: S311 no secret
+    book.register({name: [f"v{at}" for at in range(side)] for name in ("one", "two")})
+    book.dataset("d")
+    limits = "  - {id: a, limit: {epsilon: %s, delta: %s}}\n"
+    some = "  - {id: b, subjects: {one: [v1, v3, v4]}, limit: {epsilon: 1.2}}\n"
+    book.policy(limits % (2, 0) + f"order: {order}\n", confirmed_by="other")
+    for _ in range(8):
+        book.grant(laplace("0.8"), ttl_seconds=10**6, **group(draws, side))
+    for number in range(12):
+        stated = draws.choice([[laplace("0.7")], [laplace("0.3", 4)], [gaussian("0.4", "1e-6")]])
+        fields = {"dataset": "d", "mechanisms": stated, "wait": 86_400}
+        book.do(
+            "ask_grant", draws.choice(["one", "two"]), f"k{number}", **fields, **group(draws, side)
+        )
+    waited = len(book.state.waiting)
+    assert waited > 5
+    for rules in (limits % (2, "1e-5"), some + limits % ("2.5", "1e-5"), limits % (3, "1e-6")):
+        book.policy(rules + f"order: {order}\n", confirmed_by="other")
+        for grant in sorted(book.state.open)[:2]:
+            book.do("release_grant", book.state.open[grant].by, grant=grant, reason="not run")
+    assert len(book.state.waiting) < waited
+    assert not book.replayed().findings
+
+
+@pytest.mark.parametrize("order", ["arrival", "dominant_share"])
+def test_a_price_is_worked_out_where_it_may_let_a_request_in(order: str) -> None:
+    """At other orders a request is priced only once what is known of it does not hold it up; then
+    it is admitted by what it costs.
+    """
+    book = AllAsked()
+    book.register()
+    book.dataset("d")
+    book.policy("  - {id: a, limit: {epsilon: 2}, unlock: {over: 8h}}\n", confirmed_by="other")
+    book.record(laplace("0.3"))
+    waits = [book.grant(laplace("0.001", count), wait=86_400) for count in (500, 1_999, 1_998)]
+    limit = "limit: {epsilon: 2, delta: 1e-3}, gate: renyi, orders: [8]"
+    rule = f"  - {{id: a, {limit}, unlock: {{over: 8h}}}}\n"
+    book.policy(f"{rule}order: {order}\n", confirmed_by="other")
+    prices, requests = prices_of(book.state), book.state.waiting.requests
+    names = [f"g{one.sequence}" for one in waits]
+    assert [prices.known(requests[name]) for name in names] == [None] * 3
+    book.now += 9 * HOUR
+    assert sorted(one.body["command"]["grant"] for one in book.admit()) == names

@@ -41,6 +41,7 @@ from accountant.budget.waiting.prices import prices_of
 from accountant.budget.waiting.queue import PATIENCE, WHOLE, Index, Place, Queue
 from accountant.budget.waiting.refiling import filed_anew
 from accountant.budget.waiting.shares import ARRIVAL
+from accountant.budget.waiting.tree import find
 
 if TYPE_CHECKING:
     from accountant.budget.waiting.tree import Key, Need
@@ -117,8 +118,8 @@ def _look(state: State, queue: Queue, stamp: int) -> Admitted | None:
                 queue.vain, queue.patience = 0, PATIENCE
                 return None
             waiting = queue.requests[f"g{sequence}"]
-            if waiting.due(stamp):
-                index = index.remove(sequence)
+            before, index = index, _in_place(state, index, waiting, key, stamp)
+            if index is not before:
                 continue
             found, witness = look_at(state, waiting, stamp)
             if found is not None:
@@ -130,6 +131,34 @@ def _look(state: State, queue: Queue, stamp: int) -> Admitted | None:
                 index = filed_anew(state, stamp)
     finally:
         queue.index = index
+
+
+def _in_place(state: State, index: Index, waiting: Waiting, key: Key, stamp: int) -> Index:
+    """Return the index with a request, found at ``key``, where all that it costs puts it: it may
+    have been filed by a part of that (``Prices.least``), too early and with too small a need. One
+    whose time has passed is removed. It is the same index if the request is in place.
+    """
+    sequence, prices = waiting.sequence, prices_of(state)
+    if waiting.due(stamp):
+        return index.remove(sequence)
+    if prices.stands(waiting):
+        return index
+    line = lines_of(state).of(state, waiting.about)
+    try:
+        bill = prices.of(state, waiting)
+    except Problem:
+        line = None
+    if line is None:
+        return index.keep(sequence, (ENDLESS, sequence), always=False)
+    own, known = place_of(state, waiting), find(index.places, (sequence,))
+    place: Place | None = None if known is None else known.value[1]
+    if place is None or (within := line.within.get(place[0])) is None:
+        return index if own == key else index.remove(sequence).add(own, sequence)
+    need, file = within.need(bill, waiting.counts), find(index.files, place)
+    filed = None if file is None else find(file.value, key)
+    if own == key and filed is not None and filed.need == need:
+        return index
+    return index.file(sequence, own, place, need)
 
 
 def _filed(

@@ -95,7 +95,9 @@ class Line:
         self._screens = [one for one in rules if _screens(one) and one.id in route.rules]
 
     def key(self, bill: Bill, waiting: Waiting, groups: Groups) -> Key:
-        """Return the place of a request in the policy's order."""
+        """Return the place of a request in the policy's order, or one that is no later, as its
+        ``bill`` is.
+        """
         return self._shares.key(bill, waiting, groups)
 
     def screened(self, waiting: Waiting, bill: Bill) -> bool:

@@ -1,5 +1,7 @@
 """What requests that wait cost on the terms in force: as they did when they came, unless the bounds
-or the Renyi orders have changed. Then each list of mechanisms is priced once.
+or the Renyi orders have changed. Then each list of mechanisms is priced once, and only where what
+is known of it does not hold the request up: its epsilons, deltas and all that has no order are what
+they were, for the same bounds.
 """
 
 from __future__ import annotations
@@ -37,12 +39,30 @@ class Prices:
 
     def of(self, state: State, waiting: Waiting) -> Bill:
         """Return what a request costs. Raises Problem if it cannot be priced."""
-        if waiting.engine == self._terms.engine and self._has(waiting.bill.total.axis):
+        if (bill := self.known(waiting)) is None:
+            bill = self._price(state, waiting)
+            self._bills[waiting.sequence] = waiting, bill
+        return bill
+
+    def least(self, state: State, waiting: Waiting) -> Bill:
+        """Return what a request costs, without the currencies in which that is to be worked out
+        yet. Raises Problem if it cannot be priced.
+        """
+        bill = self.known(waiting)
+        if bill is None and waiting.engine == self._terms.engine:
             return waiting.bill
-        known = self._bills.get(waiting.sequence)
-        if known is None or known[0] is not waiting:
-            known = self._bills[waiting.sequence] = waiting, self._price(state, waiting)
-        return known[1]
+        return self.of(state, waiting) if bill is None else bill
+
+    def stands(self, waiting: Waiting) -> bool:
+        """Return whether a request costs what it did when it came, in all currencies."""
+        return waiting.engine == self._terms.engine and self._has(waiting.bill.total.axis)
+
+    def known(self, waiting: Waiting) -> Bill | None:
+        """Return what a request costs, if it was priced on these terms."""
+        if self.stands(waiting):
+            return waiting.bill
+        found = self._bills.get(waiting.sequence)
+        return found[1] if found is not None and found[0] is waiting else None
 
     def forget(self, sequence: int) -> None:
         """Forget a request that waits no more."""

@@ -15,7 +15,7 @@ more than that). Whatever else is filed under any place of its line, and the pla
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -100,8 +100,9 @@ class _Filing:
         for line, numbers in lines:
             for account in line.within:
                 counting[account] += numbers
-        for account, numbers in counting.items():
-            self._by_limit(account, np.array(sorted(numbers)), boxes)
+        self._by_limits(counting, boxes)
+        if self._price():
+            self._by_limits(counting, boxes)
         for line, numbers in lines:
             self._by_line(line, [one for one in numbers if self._open[one]], boxes)
         return self._built()
@@ -153,9 +154,32 @@ class _Filing:
 
     def _asks(self, waiting: Waiting, groups: Groups, prices: Prices) -> tuple[Group, Bill] | None:
         try:
-            return groups.of(waiting.subjects), prices.of(self._state, waiting)
+            return groups.of(waiting.subjects), prices.least(self._state, waiting)
         except Problem:
             return None
+
+    def _price(self) -> bool:
+        """Price all that is left and was compared without a part of its price. Return whether there
+        is any.
+        """
+        groups, prices, found = groups_of(self._state), prices_of(self._state), False
+        for number in np.flatnonzero(self._open).tolist():
+            waiting, _, _, line = self._members[number]
+            if prices.known(waiting) is not None:
+                continue
+            found = True
+            try:
+                bill = prices.of(self._state, waiting)
+            except Problem:
+                self._open[number] = False
+                self._keep(waiting, (ENDLESS, waiting.sequence), self._kept)
+                continue
+            self._members[number] = Member(waiting, bill, line.key(bill, waiting, groups), line)
+        return found
+
+    def _by_limits(self, counting: Mapping[AccountKey, list[int]], boxes: Boxes) -> None:
+        for account, numbers in counting.items():
+            self._by_limit(account, np.array(sorted(numbers)), boxes)
 
     def _by_limit(self, account: AccountKey, numbers: Integers, boxes: Boxes) -> None:
         """File the members that an account holds up at the tightest cell of their group."""

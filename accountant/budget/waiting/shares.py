@@ -71,7 +71,9 @@ class Shares:
             yield _Share(key.unit, delta, tuple(each.items()), box)
 
     def key(self, bill: Bill, waiting: Waiting, groups: Groups) -> Key:
-        """Return the place of a request in the order."""
+        """Return the place of a request in the order; a place that is no later if its ``bill`` is
+        without some currencies: it takes nothing of them.
+        """
         if self._order == ARRIVAL:
             return 0, waiting.sequence
         group = waiting.subjects
@@ -84,7 +86,11 @@ class Shares:
     def _of(self, bill: Bill, share: _Share) -> int:
         """Return the share of one limit that a request takes."""
         charge = bill.to(share.unit)
-        least = min(self._part(charge.units(currency), each) for currency, each in share.others)
+        known = set(charge.axis)
+        least = min(
+            self._part(charge.units(currency), each) if currency in known else 0
+            for currency, each in share.others
+        )
         return max(self._part(charge.units(Currency.DELTA), share.delta), least)
 
     def _part(self, units: int | None, each: int | None) -> int:
