@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from accountant.budget.accounts.peak import Reading
 from accountant.budget.errors import Problem
 from accountant.budget.evaluate import Judgement
 from accountant.budget.request import Request
 from accountant.budget.rules.base import Compared, View
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
-from accountant.budget.waiting.asked import Waiting
+from accountant.budget.waiting.asked import Waiting, least_of
 from accountant.budget.waiting.lines import groups_of, lines_of
 from accountant.budget.waiting.looking import (
     ENDLESS,
@@ -121,9 +122,10 @@ def _look(state: State, queue: Queue, stamp: int) -> Admitted | None:
             before, index = index, _in_place(state, index, waiting, key, stamp)
             if index is not before:
                 continue
-            found, witness = look_at(state, waiting, stamp)
-            if found is not None:
-                return found
+            if (witness := _held_up(state, waiting, room, stamp)) is None:
+                found, witness = look_at(state, waiting, stamp)
+                if found is not None:
+                    return found
             index = _filed(state, index, sequence, key, witness, stamp)
             if witness.place is not None:
                 queue.hold(witness.place)
@@ -159,6 +161,34 @@ def _in_place(state: State, index: Index, waiting: Waiting, key: Key, stamp: int
     if own == key and filed is not None and filed.need == need:
         return index
     return index.file(sequence, own, place, need)
+
+
+def _held_up(state: State, waiting: Waiting, room: Room, stamp: int) -> Witness | None:
+    """Return a place that does not have left what a request needs, found without reading it: the
+    peak of its cells in an account. None if the evaluator is to be asked.
+    """
+    line, people = lines_of(state).of(state, waiting.about), state.people()
+    try:
+        bill = prices_of(state).of(state, waiting)
+        selection = groups_of(state).selection(waiting.subjects)
+    except Problem:
+        return None
+    for key, within in line.within.items() if line else ():
+        rule, epoch, _ = within.counted
+        if (about := rule.cells(people, selection)) is None:
+            continue
+        account, most = (
+            state.account(key).at(stamp),
+            rule.capacity_for(epoch, waiting.by, waiting.about.purpose),
+        )
+        charge = least_of(bill.to(key.unit), waiting.counts).on(account.axis)
+        reading = Reading(account, state.cells(key.unit, about))
+        fits, peak = reading.peak(epoch.gate, epoch.limit, charge, most)
+        cell = (0,) * len(people.shape) if peak.cell is None else peak.cell
+        need = within.need(bill, waiting.counts)
+        if not (fits or room.at((key, cell))(need)):
+            return Witness((key, cell), need)
+    return None
 
 
 def _filed(
