@@ -71,6 +71,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     desk.readers,
     starts.commands,
     waiting.queue,
+    waiting.own,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
     limits.on_postgres,
