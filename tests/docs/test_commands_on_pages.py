@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cli.here import accountant
 from fences import blocks, commands_of
+from here import accountant
 from support import Served, World
 from test_tutorial import first_ledger
 

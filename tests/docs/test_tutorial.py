@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.here import accountant
 from fences import blocks, commands_of
+from here import accountant
 from support import World
 
 ROOT = Path(__file__).resolve().parents[2]
