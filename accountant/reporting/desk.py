@@ -92,11 +92,11 @@ class Desk:
         if self._is_near(population, events):
             with _damage():
                 return work(self._ledgers)
-        with self._long if events is None else self._short, self._helper() as helpers:
-            try:
+        try:
+            with self._long if events is None else self._short, self._helper() as helpers:
                 found: T = _exchanged(helpers, work)
-            except HelperError as error:
-                raise StoreError(f"the report was not made: {error}") from error
+        except HelperError as error:
+            raise StoreError(f"the report was not made: {error}") from error
         return found
 
     def close(self) -> None:
@@ -126,7 +126,11 @@ class Desk:
 
     def _helper(self) -> Helpers:
         helpers = Helpers("accountant.reporting.desk", 1)
-        helpers.post(_Place(self._ledgers.url, cores.USABLE, self._home))
+        try:
+            helpers.post(_Place(self._ledgers.url, cores.USABLE, self._home))
+        except HelperError:
+            helpers.close()
+            raise
         return helpers
 
     def _end(self) -> None:
