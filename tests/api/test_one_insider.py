@@ -66,11 +66,14 @@ NEVER = {
     "decline_grant": "refuses",
     "decline_key": "keeps things as they are",
     "erase_texts": "changes no sum",
+    "file_period_report": "changes no sum",
+    "note_lineage": "is no event: nothing is decided by it",
     "open_sparse_vector": "spends",
     "preview": "records nothing",
     "preview_batch": "records nothing",
     "record_invocations": "spends",
     "republish_answer": "gives nothing back",
+    "state_verification": "changes no sum",
     "rotate_key": "leaves everybody who they were: see below",
 }
 COMMANDS = {
