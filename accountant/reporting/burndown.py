@@ -74,7 +74,8 @@ class Held:
             if (sums := self._sums.get(key)) is None:
                 space = state.accounts[key].used.space
                 sums = self._sums[key] = Sums(len(booked.axis), space)
-            sums.add(grant.selection, booked.finite, booked.infinite, sign)
+            cells = state.cells(key.unit, grant.selection)
+            sums.add(cells, booked.finite, booked.infinite, sign)
 
 
 class Series(Struct):

@@ -6,6 +6,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from random_ledgers import Ops, ledger, ops
+from support import Book, laplace
 
 from accountant.budget.apply import apply, read
 from accountant.budget.state import State
@@ -33,3 +34,25 @@ def test_what_is_held_is_the_sum_over_the_open_grants(wide: bool, todo: Ops) -> 
                 assert sums is None or not sums.stacked().any()
             else:
                 assert (found.stacked() == expected[key].stacked()).all()
+
+
+def test_what_a_group_of_people_holds_is_on_all_cells() -> None:
+    """Members of a household may lie in several cells: grants on two of them hold for it what both
+    hold together, in the chart as in the account.
+    """
+    book = Book()
+    home = {"group_of": "person", "at_most": 3, "called": "one household"}
+    book.register({"sex": ["f", "m"]}, neighbouring="add_or_remove_one", units={"home": home})
+    book.dataset("d")
+    book.policy(
+        "  - {id: a, limit: {epsilon: 100}}\n  - {id: homes, limit: {epsilon: 100}, unit: home}\n",
+        "officer",
+    )
+    held = Held()
+    for sex in ("f", "m"):
+        granted = book.grant(laplace("0.5"), subjects={"sex": [sex]})
+        held.add(book.state, granted)
+    [key] = [key for key in book.state.accounts if key.rule == "homes"]
+    found = held.of(key)
+    assert found is not None
+    assert (found.stacked() == book.state.reserved()[key].stacked()).all()
