@@ -1,7 +1,7 @@
 """Makes the bundles that have to verify for ever: ``python tests/evidence/golden.py FOLDER``.
 
-Once the formats are released each is made once and never again, for keys and salts are drawn: one
-that is there is left alone. Until then ``--anew`` after the folder makes all of them again. The
+Each was made once and never again, for keys and salts are drawn: one that is there is left alone.
+A type of event that is new gets a bundle of its own, and nothing changes one of a release. The
 first has events of nearly all types; the second batches, and groups of so many values that they
 stand in the ledger as positions; the third a batch whose refusal has no room for all its items;
 the fourth reports that were filed; the fifth a change with a reason why it was confirmed, and the
@@ -162,11 +162,11 @@ def _batch(house: House, *items: Command) -> tuple[Event, ...]:
 
 def main() -> None:
     """Writes the bundles that are not there, and what their events amount to."""
-    folder, anew = Path(sys.argv[1]), sys.argv[2:] == ["--anew"]
+    folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     bundles = made, batched, parted, filed, stated
     for name, make_it in ((f"bundle-{number}", one) for number, one in enumerate(bundles, 1)):
-        if (folder / f"{name}.tar").exists() and not anew:
+        if (folder / f"{name}.tar").exists():
             continue
         with tempfile.TemporaryDirectory() as home:
             data = make_it(Path(home))
