@@ -53,6 +53,9 @@ def test_it_says_what_it_would_do(made: World) -> None:
     assert "Let pipeline spend 2.000 on d? It fits. It waits because rule large leaves" in said
     assert "1.000 of 4 spent or reserved" in said
     assert "3.000 of 4 spent or reserved" in said
+    for heard in ("1.000 of 4 spent or reserved", "3.000 of 4 spent or reserved"):
+        assert f'aria-label="{heard}"' in page.text
+    assert "0.000 left" not in page.text
     assert "An even chance becomes at most 96 in 100" in said
     assert "whole dataset d 25 % 75 %" in said
     assert " instead of " in said
