@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any, Final
 
@@ -25,6 +26,34 @@ _MESSAGES: Final = {
     "union_tag_invalid": "there is no {tag}; there are: {expected_tags}",
     "union_tag_not_found": "must say its {discriminator}",
 }
+_OBJECT: Final = "must be an object"
+_LIST: Final = "must be a list"
+_NUMBER: Final = "must be a number"
+_WHOLE: Final = "must be a whole number"
+_TRUTH: Final = "must be true or false"
+_TIME: Final = "must be a time such as 2026-11-24T10:00:00Z"
+_KINDS: Final = {
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "dict_type": _OBJECT,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "string_type": "must be a text",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "decimal_type": _NUMBER,
+    "decimal_parsing": _NUMBER,
+    "bool_type": _TRUTH,
+    "bool_parsing": _TRUTH,
+    "datetime_type": _TIME,
+    "datetime_parsing": _TIME,
+    "datetime_from_date_parsing": _TIME,
+    "timezone_aware": f"{_TIME}, with its zone",
+}
+"""Of values that are of another kind: pydantic's words name classes of Python."""
 _NAME: Final = "must be a name of small letters, digits, dots, dashes and underscores, at most 64"
 _FORMS: Final = {
     r"^\d{1,2}(\.\d+)?%$": 'must be a percentage below 100, such as "80%"',
@@ -65,10 +94,11 @@ def reason(item: Any) -> str:
         pattern = item["ctx"]["pattern"]
         form = _FORMS.get(pattern, f"does not have the form {pattern}")
         return form + _shown(item.get("input"))
-    message = _MESSAGES.get(item["type"])
-    if message is None:
-        return str(item["msg"]).removeprefix("Value error, ") + _shown(item.get("input"))
-    return message.format(**item.get("ctx", {}))
+    if message := _MESSAGES.get(item["type"]):
+        return message.format(**item.get("ctx", {}))
+    said = str(item["msg"]).removeprefix("Value error, ")
+    plain = re.sub(r"^(Input|List|String|Dictionary|Tuple) should ", "must ", said)
+    return _KINDS.get(item["type"], plain) + _shown(item.get("input"))
 
 
 def _shown(value: Any) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from support import make
 
 from accountant.budget.commands import COMMANDS
@@ -77,6 +80,39 @@ def test_a_share_is_told_as_a_percentage() -> None:
     text = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 1}}\n  - {id: b, of: a, at: 0.8}\n"
     for share in ("0.8", "'half'", "100%"):
         with pytest.raises(
-            Invalid, match=r'rules\.1\.at: .*(percentage below 100, such as "80%"|string)'
+            Invalid, match=r'rules\.1\.at: .*(percentage below 100, such as "80%"|text)'
         ):
             parse_policy(text.replace("0.8", share))
+
+
+class Inner(BaseModel):
+    """A part of a document."""
+
+    at: datetime
+
+
+class Outer(BaseModel):
+    """A document with a value of each kind."""
+
+    part: Inner
+    table: dict[str, int]
+    listed: list[int]
+    word: str
+    whole: int
+    share: Decimal
+    truth: bool
+    few: list[int] = Field(max_length=1)
+    small: int = Field(le=3)
+
+
+@pytest.mark.parametrize("wrong", [7.5, "x", [1.5, 2], None, {"at": "yesterday"}])
+def test_a_value_of_another_kind_is_told_without_words_of_python(wrong: Any) -> None:
+    """What belongs there is told as readers of JSON know it."""
+    document = dict.fromkeys(Outer.model_fields, wrong) | {"small": 4, "few": [1, 2]}
+    with pytest.raises(ValidationError) as refusal:
+        Outer.model_validate(document)
+    told = reasons(refusal.value)
+    assert told
+    for each in told:
+        assert each["reason"].startswith("must "), each
+        assert not re.search("Input|instance|dictionary|integer|datetime|string", each["reason"])
