@@ -15,6 +15,8 @@ WAITS: Final = "the service is away: the report waits in the spool (accountant d
 _DIGITS: Final = {"epsilon": 9}
 """The decimals of a currency's units; of all others:"""
 _OTHERS: Final = 15
+_MOST_TEXT: Final = 200
+"""Characters of a list of names."""
 
 
 def cost(charge: Mapping[str, str]) -> str:
@@ -160,7 +162,9 @@ def previews(found: Body) -> Iterator[str]:
 
 
 def decision(found: Body) -> Iterator[str]:
-    """Show a decision, the charge of each mechanism, and each rule with its comparisons."""
+    """Show a decision, the charge of each mechanism, and each rule with its comparisons; then
+    every exhausted account.
+    """
     yield f"event {found['sequence']} ({found['type']}), {found['time']}, {found['client']}"
     policy = found.get("policy")
     under = "without a policy" if policy is None else f"by the policy of event {policy}"
@@ -172,6 +176,44 @@ def decision(found: Body) -> Iterator[str]:
         yield _rule(rule)
         for side in rule.get("comparisons", ()):
             yield f"         {_integers(side)}"
+    yield from _exhausted(found.get("exhausted"))
+
+
+def _exhausted(found: Body | None) -> Iterator[str]:
+    if not found:
+        return
+    yield f"exhausted accounts: {found['accounts']}"
+    cut = False
+    for one in found["listed"]:
+        data = ", ".join("all together" if name == "*" else name for name in one["datasets"])
+        parts = _shortened(data), _cells(one)
+        cut |= any(part.endswith("…") for part in parts)
+        yield f"  {one['rule']}, {': '.join(parts)}"
+    if "address" in found:
+        yield f"  (all of them are at {found['address']})"
+    elif cut:
+        yield "  (long lists of names are cut: --json has all)"
+
+
+def _cells(one: Body) -> str:
+    """Return the groups of people that an exhausted account is exhausted for."""
+    if one.get("part"):
+        return "some groups, which the event had no room to name"
+    if "subjects" not in one:
+        return "all groups asked for"
+    terms = one["subjects"]
+    named = ([f"{name}: {_values(term[name])}" for name in sorted(term)] for term in terms)
+    return _shortened(" or ".join(map("; ".join, named)))
+
+
+def _values(values: Any) -> str:
+    if isinstance(values, dict):
+        return f"{values['from']} to {values['to']}"
+    return ", ".join(values)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
 
 
 def _rule(rule: Body) -> str:

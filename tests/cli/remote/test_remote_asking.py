@@ -353,12 +353,17 @@ def test_an_explanation_says_what_the_one_beside_the_database_says(shell: Shell)
     shell("grant", *REQUEST)
     shell("record", *REQUEST)
     shell("grant", "--dataset", "visits", "--mechanism", "laplace:sensitivity=1,scale=1", code=1)
-    codes = {"d4": 1, "g5": 0, "6": 0, "7": 1}
+    some = ("--subjects", '{"country": ["KR"]}')
+    shell("record", *REQUEST, *some)
+    shell("grant", "--dataset", "visits", "--mechanism", "laplace:sensitivity=1,scale=3", code=1)
+    codes = {"d4": 1, "g5": 0, "6": 0, "7": 1, "9": 1}
     for name, code in codes.items():
         words = ("explain", name, "-p", shell.population)
         asked, local = shell(*words, code=code), beside(shell)(*words, code=code)
         assert said(asked.text) == said(local.text)
         assert "by the policy of event 3" in asked.text
+    assert "exhausted accounts: 1" in asked.text
+    assert "visits: country: KR" in asked.text
     document, local = shell.json("explain", "g5"), beside(shell).json("explain", "g5", "-p",
                                                                      shell.population)  # fmt: skip
     assert document["policy"] == local["policy"] == 3
