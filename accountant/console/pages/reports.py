@@ -50,6 +50,20 @@ class Typed(Struct, frozen=True):
     form: str = ""
 
 
+def _typed(
+    kind: _Short = "",
+    dataset: _Short = "",
+    first: _Short = "",
+    last: _Short = "",
+    chosen: Annotated[str, Query(max_length=10, alias="format")] = "",
+) -> Typed:
+    return Typed(kind, dataset.strip(), first, last, chosen)
+
+
+Chosen = Annotated[Typed, Depends(_typed)]
+"""What the address of a page has of the form."""
+
+
 @router.get("/{population}/reports")
 def show_reports(population: Population, visit: Overseen) -> HTMLResponse:
     """Show which reports there are; the last month that is over stands in the form."""
@@ -93,43 +107,27 @@ def _page(
 
 
 @router.get("/{population}/reports/file")
-def send_report(
-    population: Population,
-    visit: Overseen,
-    kind: _Short = "",
-    dataset: _Short = "",
-    first: _Short = "",
-    last: _Short = "",
-    chosen: Annotated[str, Query(max_length=10, alias="format")] = "",
-) -> Response:
+def send_report(population: Population, visit: Overseen, typed: Chosen) -> Response:
     """Send the report that was chosen; the page again with what is wrong of it."""
     visit.service.known(population)
-    typed = Typed(kind, dataset.strip(), first, last, chosen)
     try:
         asked = _asked(visit, typed)
-        found = _made(visit, population, asked, chosen)
+        found = _made(visit, population, asked, typed.form)
     except Problem as error:
         return _page(visit, population, typed, sentence(error), 422)
-    return _file(found.data, chosen, f"{population}-{asked.name}.{chosen}")
+    return _file(found.data, typed.form, f"{population}-{asked.name}.{typed.form}")
 
 
 @router.get("/{population}/reports/digest")
 def show_digest(
-    population: Population,
-    visit: Annotated[Visit, Depends(visit(*FILES))],
-    kind: _Short = "",
-    dataset: _Short = "",
-    first: _Short = "",
-    last: _Short = "",
-    chosen: Annotated[str, Query(max_length=10, alias="format")] = "",
+    population: Population, visit: Annotated[Visit, Depends(visit(*FILES))], typed: Chosen
 ) -> Response:
     """Show the digest of a report that is to be filed; the page again with what is wrong of it."""
     visit.service.known(population)
-    typed = Typed(kind, dataset.strip(), first, last, chosen)
     try:
         asked = _asked(visit, typed)
         check_over(asked)
-        made = _made(visit, population, asked, chosen)
+        made = _made(visit, population, asked, typed.form)
     except Problem as error:
         return _page(visit, population, typed, sentence(error), 422)
     return _page(visit, population, typed, signed=_signed(population, asked, made, typed))
