@@ -20,11 +20,17 @@ class _Logger:
     """Whether structlog is still to be told to send warnings only."""
 
     def __getattr__(self, name: str) -> Any:
+        if _Logger.quiet and name in ("debug", "info"):
+            return _dropped
         import structlog  # noqa: PLC0415 see above
 
         if _Logger.quiet:
             _only_warnings()
         return getattr(structlog.get_logger(), name)
+
+
+def _dropped(*_: object, **__: object) -> None:
+    """Log nothing: only warnings are sent."""
 
 
 def logger() -> Any:

@@ -14,8 +14,9 @@ log = logger()
 {how}()
 early = "structlog" in sys.modules
 log.info("seen")
+informed = "structlog" in sys.modules
 log.warning("heard")
-print(early)
+print(early, informed)
 """
 
 
@@ -27,9 +28,9 @@ def _run(how: str) -> tuple[str, str]:
 
 
 def test_a_command_loads_the_logs_when_it_logs() -> None:
-    """Until then structlog is not loaded; then warnings alone go to standard error."""
+    """What only informs loads nothing, as it is not sent; warnings go to standard error."""
     out, error = _run("only_warnings")
-    assert out == "False\n"
+    assert out == "False False\n"
     assert "heard" in error
     assert "seen" not in error
 
@@ -37,7 +38,7 @@ def test_a_command_loads_the_logs_when_it_logs() -> None:
 def test_a_service_logs_everything_as_json() -> None:
     """Both lines are on standard error, an object each; nothing is on standard output."""
     out, error = _run("configure")
-    assert out == "True\n"
+    assert out == "True True\n"
     assert [line[0] + line[-1] for line in error.splitlines()] == ["{}", "{}"]
 
 
