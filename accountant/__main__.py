@@ -60,13 +60,13 @@ def _missing(words: Sequence[str]) -> str | None:
     # Nothing multiplies matrices, so NumPy need not start threads for that.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        from accountant.runtime.memory import collect_rarely, collection_paused  # noqa: PLC0415
+        from accountant.runtime import memory  # noqa: PLC0415
 
-        with collection_paused():
+        with memory.collection_paused():
             from accountant import cli  # noqa: PLC0415
 
             cli.load(words)
-            collect_rarely()
+            memory.collect_rarely(memory.YOUNG_OF_A_COMMAND)
     except ModuleNotFoundError as missing:
         name = missing.name or ""
         if name == _FIRST:  # there is the client's distribution alone

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-_YOUNG: Final = 10_000
+YOUNG: Final = 10_000
 """New objects before a collection of the young ones, which takes less than a millisecond. After
 Python's default of 700 most objects of a batch are still in use.
 """
+YOUNG_OF_A_COMMAND: Final = 200_000
+"""The same for a command, which nobody waits for twice: the modules that it loads are fewer."""
 _SELDOM: Final = 70
 """Collections of the middle generation before one of all objects: some seven million new ones."""
 _MAP_THRESHOLD, _TRIM_THRESHOLD, _ARENAS = -3, -1, -8  # Parameters of glibc's mallopt (malloc.h)
@@ -44,12 +46,12 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def collect_rarely() -> None:
-    """Collect young garbage only, from now on. A collection of all objects finds nothing, since the
-    state stays and deciding leaves no cycles; under load it came every second and stopped all
-    threads for a fifth of one. Called while collection is paused, it spares what was made meanwhile
-    the look that would end the pause.
+def collect_rarely(young: int = YOUNG) -> None:
+    """Collect young garbage only, from now on, after every ``young`` new objects. A collection of
+    all objects finds nothing, since the state stays and deciding leaves no cycles; under load it
+    came every second and stopped all threads for a fifth of one. Called while collection is paused,
+    it spares what was made meanwhile the look that would end the pause.
     """
     gc.freeze()
     _, grown, _ = gc.get_threshold()
-    gc.set_threshold(_YOUNG, grown, _SELDOM)
+    gc.set_threshold(young, grown, _SELDOM)
