@@ -6,6 +6,7 @@ sender took part, which no noise in the report can hide.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
@@ -83,8 +84,13 @@ class RandomizedResponse(_Local):
 
     def epsilon(self) -> Number:
         """Return the logarithm of the larger probability over the smaller."""
-        true, other = self.chances
-        return balls.log(max(true / other, other / true))
+        if self.theta is not None:
+            top, bottom = self.theta.as_integer_ratio()
+            true, other = top * (self.categories - 1), bottom - top
+        else:
+            top, bottom = (self.truth_probability or Decimal(0)).as_integer_ratio()
+            true, other = bottom - top + top * self.categories, bottom - top
+        return balls.log(Fraction(max(true, other), min(true, other)))
 
     def loss(self, stated: Relation) -> Loss:
         """Return a pure loss under replace-one, with the curve of k categories: only the two in
