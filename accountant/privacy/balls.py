@@ -76,7 +76,7 @@ def ball(value: Number | int) -> arb:
     global _last  # noqa: PLW0603
     last, bits, found = _last
     if last is not value or bits != ctx.prec:
-        found = arb(fmpq(value.numerator, value.denominator))
+        found = arb(fmpq(*value.as_integer_ratio()))
         _last = value, ctx.prec, found
     return found
 
@@ -156,7 +156,8 @@ def ceilings(values: Iterable[Number | None], scales: Iterable[int]) -> list[int
                 elif value is None:
                     found.append(None)
                 else:
-                    found.append(-(-value.numerator * scale // value.denominator))
+                    above, below = value.as_integer_ratio()
+                    found.append(-(-above * scale // below))
         finally:
             ctx.prec = before
     return found

@@ -180,8 +180,7 @@ def _of_both(usual: arb, rare: arb, chance: arb, less: int | arb) -> arb:
 
 def mirrored(at: Callable[[Order], Number | None], group: Callable[[int], Curve]) -> Curve:
     """Return the curve of a pair that is its own mirror image."""
-    curve = Curve(at, group)
-    return curve._replace(mirror=lambda: curve)
+    return Curve(at, group, mirror=lambda: mirrored(at, group))
 
 
 def on_sample(curve: Curve, rate: Fraction) -> Curve:

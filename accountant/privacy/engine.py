@@ -39,5 +39,7 @@ def in_force() -> int:
 
 def former_under(kind: str, version: int) -> Former | None:
     """Return the bound that ``version`` used for ``kind``; None if it was not corrected since."""
-    later = [last for last in FORMER.get(kind, ()) if last >= version]
-    return FORMER[kind][min(later)] if later else None
+    if (former := FORMER.get(kind)) is None:
+        return None
+    later = [last for last in former if last >= version]
+    return former[min(later)] if later else None

@@ -10,12 +10,13 @@ that tells all with probability delta can imitate it).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Final
 
 from flint import arb
+from msgspec import Struct
+from msgspec.structs import replace
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number, Real, ball
@@ -47,8 +48,7 @@ def _times(value: Number | None, count: int) -> Number | None:
     return None if value is None else value * count
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """One invocation. ``exact``: rho, mu and the curve hold without any probability of failure,
     though ``delta`` is not zero, as those of Gaussian noise do.
     """

@@ -9,13 +9,15 @@ any SQL engine can add them again. Capacities are rounded **down**.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, repeat
 from operator import add, itemgetter, sub
 from typing import Any, ClassVar, Final
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
@@ -107,6 +109,12 @@ def _axis_named(names: tuple[str, ...]) -> Axis:
 
 
 @lru_cache(maxsize=1024)
+def _names(axis: Axis) -> tuple[str, ...]:
+    """Return the currencies as plain texts, the keys of documents."""
+    return tuple(map(str, axis))
+
+
+@lru_cache(maxsize=1024)
 def _places(axis: Axis, wanted: Axis) -> tuple[int | None, ...]:
     """Return the place on ``axis`` of each currency of ``wanted``; None if it has none."""
     known = {currency: i for i, currency in enumerate(axis)}
@@ -148,19 +156,32 @@ def amount(units: int | None, currency: Currency) -> str:
     return INFINITE if units is None else show(units, currency)
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(Struct, frozen=True, eq=False, gc=False):
     """A loss in units: one integer per currency of ``axis``, with infinities counted beside it.
 
     Infinities are counted, so that adding and giving back are exact. A currency that is not on
-    the axis is infinite, never zero. A charge without any axis is nothing at all.
+    the axis is infinite, never zero. A charge without any axis is nothing at all. Each request
+    makes several, and an open grant keeps them, so that the collector does not look at them: a
+    charge refers to younger ones only, never in a circle.
     """
 
     axis: Axis = ()
     finite: tuple[int, ...] = ()
     infinite: tuple[int, ...] = ()
-    _others: tuple[Charge, ...] = field(default=(), init=False, compare=False, repr=False)
+    _others: tuple[Charge, ...] = ()
     """The same charge on the four axes that were asked for last."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Charge):
+            return NotImplemented
+        mine = self.finite, self.infinite, self.axis
+        return self is other or mine == (other.finite, other.infinite, other.axis)
+
+    def __hash__(self) -> int:
+        return hash((self.axis, self.finite, self.infinite))
+
+    def __repr__(self) -> str:
+        return f"Charge({self.axis!r}, {self.finite!r}, {self.infinite!r})"
 
     def on(self, axis: Axis) -> Charge:
         """Return the same charge in the currencies of ``axis``."""
@@ -170,7 +191,7 @@ class Charge:
             if other.axis is axis or other.axis == axis:
                 return other
         other = self._on(axis)
-        object.__setattr__(self, "_others", (other, *self._others[:3]))
+        force_setattr(self, "_others", (other, *self._others[:3]))
         return other
 
     def _on(self, axis: Axis) -> Charge:
@@ -251,9 +272,11 @@ class Charge:
 
     def to_json(self) -> dict[str, Any]:
         """Return units as decimal strings; ``infinite`` counts infinite charges by currency."""
-        body: dict[str, Any] = {str(c): str(n) for c, n in zip(self.axis, self.finite, strict=True)}
-        unbounded = {str(c): n for c, n in zip(self.axis, self.infinite, strict=True) if n}
-        return body | ({"infinite": unbounded} if unbounded else {})
+        names = _names(self.axis)
+        body: dict[str, Any] = dict(zip(names, map(str, self.finite), strict=True))
+        if any(self.infinite):
+            body["infinite"] = {c: n for c, n in zip(names, self.infinite, strict=True) if n}
+        return body
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Charge:
@@ -267,6 +290,8 @@ class Charge:
     @classmethod
     def over(cls, axis: Axis, units: Sequence[int | None]) -> Charge:
         """Return a charge of these units, None standing for an infinite one."""
+        if None not in units:
+            return cls(axis, tuple(units), (0,) * len(units))  # type: ignore[arg-type]
         return cls(axis, tuple([n or 0 for n in units]), tuple([int(n is None) for n in units]))
 
 
@@ -275,8 +300,8 @@ NOTHING: Final = Charge()
 
 def total(charges: Iterable[Charge]) -> Charge:
     """Return the sum of charges; a sum past ``LARGEST`` is infinite."""
-    charges = list(charges)
-    return (charges[0] if len(charges) == 1 else sum(charges, start=NOTHING)).saturated()
+    first, *more = list(charges) or [NOTHING]
+    return (sum(more, start=first) if more else first).saturated()
 
 
 def charge_of(loss: Loss, count: int, orders: Orders = ()) -> Charge:
@@ -288,4 +313,17 @@ def charge_of(loss: Loss, count: int, orders: Orders = ()) -> Charge:
     units = balls.ceilings(values, chain((10**9,), repeat(10**15)))
     booked = [n if n is None else (n or 1) * count for n in units]
     booked[1] = (units[1] or 0) * count
-    return Charge.over(axis_of(orders), booked).saturated()
+    return Charge.over(_axis_at(orders), booked).saturated()
+
+
+_last: tuple[Orders, Axis] = ((), FIXED)
+"""The last orders that a charge was asked for at, and its axis: fractions take long to hash."""
+
+
+def _axis_at(orders: Orders) -> Axis:
+    global _last  # noqa: PLW0603
+    last, axis = _last
+    if last is not orders:
+        axis = axis_of(orders)
+        _last = orders, axis
+    return axis

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from msgspec.structs import replace
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -62,8 +62,11 @@ class Noise(Sensitive):
     @property
     def ratio(self) -> Fraction:
         """Sensitivity / scale."""
-        width, scale = self.width, self.scale.as_integer_ratio()
-        return Fraction(width.numerator * scale[1], width.denominator * scale[0])
+        stated = self.sensitivity
+        if isinstance(stated, Norms):
+            stated = getattr(stated, self.norm)
+        width, scale = stated.as_integer_ratio(), self.scale.as_integer_ratio()
+        return Fraction(width[0] * scale[1], width[1] * scale[0])
 
 
 class Laplace(Noise):

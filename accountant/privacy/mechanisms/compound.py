@@ -6,11 +6,11 @@ carry no claim of their own.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
+from msgspec.structs import replace
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 

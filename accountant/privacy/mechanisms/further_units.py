@@ -130,7 +130,9 @@ def _with(mechanism: BaseMechanism, **fields: object) -> BaseMechanism:
 
 def states(mechanism: BaseMechanism) -> bool:
     """Return whether it, or a part of it, states a sensitivity for a further unit."""
-    return any(each.sensitivity_per is not None for each in _sensitive(mechanism))
+    if isinstance(mechanism, Composed):
+        return any(map(states, mechanism.parts()))
+    return isinstance(mechanism, Sensitive) and mechanism.sensitivity_per is not None
 
 
 def objections(mechanism: BaseMechanism, stated: Relation, units: Units) -> tuple[Objection, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, reduce
 from math import gcd, lcm
 from typing import Annotated, ClassVar, Final, Literal, Self
 
+from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 

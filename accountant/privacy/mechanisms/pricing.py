@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from accountant.privacy import balls, engine
 from accountant.privacy.curves import Orders
