@@ -26,9 +26,10 @@ class Bill(NamedTuple):
 
     def to(self, unit: str) -> Charge:
         """Return the charge to one of a unit; of "", the first one."""
-        for name, charge in self.per:
-            if name == unit:
-                return charge
+        if unit:
+            for name, charge in self.per:
+                if name == unit:
+                    return charge
         return self.total
 
     def written(self) -> dict[str, Any]:
@@ -65,7 +66,9 @@ def bill_of(prices: Iterable[Priced], units: Units) -> Bill:
     (without any: the same for all).
     """
     priced = list(prices)
-    whole = total(p.charge for p in priced)
+    whole = total([p.charge for p in priced])
+    if not units:
+        return Bill(whole)
     each = (
         (unit.name, total(p.per[place] if p.per else p.charge for p in priced))
         for place, unit in enumerate(units)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from orjson import Fragment
@@ -110,24 +110,23 @@ class Costs:
         self, mechanisms: Iterable[Mechanism], priced: Iterable[Priced], units: Units
     ) -> None:
         self.mechanisms, self.priced, self.units = tuple(mechanisms), tuple(priced), units
-        self.places = tuple(dict.fromkeys(p for each in self.mechanisms for p in places_in(each)))
-        """Where each kind stands (``places_in``)."""
-        self.kinds = frozenset(place[0] for place in self.places)
-        """All kinds, also those that others are made of."""
         self.bill = bill_of(self.priced, units)
         self.total = self.bill.total
-        self.sound = not any(
-            p.objections or p.loose or p.verdict is Verdict.UNVERIFIABLE for p in self.priced
-        )
-
-    @cached_property
-    def written(self) -> bytes:
+        self.written = to_keep(written(self.total.to_json()))
         """The total as events hold it."""
-        return to_keep(written(self.total.to_json()))
+        self.kinds = kinds_of(self.mechanisms)
+        """All kinds, also those that others are made of."""
+        self.sound = all(map(_is_sound, self.priced))
 
     @cached_property
+    def places(self) -> tuple[tuple[str, ...], ...]:
+        """Where each kind stands (``places_in``)."""
+        return tuple(dict.fromkeys(p for each in self.mechanisms for p in places_in(each)))
+
     def per_written(self) -> dict[str, Any]:
-        """The totals for further units, as fields of an event."""
+        """Return the totals for further units, as fields of an event, if they differ."""
+        if not self.bill.per:
+            return {}
         return {name: Fragment(to_keep(written(v))) for name, v in self.bill.written().items()}
 
     @cached_property
@@ -146,6 +145,24 @@ class Costs:
     def at(self, priced: Iterable[Priced]) -> Costs:
         """Return the same at other prices."""
         return Costs(self.mechanisms, priced, self.units)
+
+
+def _is_sound(price: Priced) -> bool:
+    """Return whether nothing is wrong with a mechanism itself."""
+    sure = price.verdict is not Verdict.UNVERIFIABLE
+    return sure and not price.objections and not price.loose
+
+
+def kinds_of(mechanisms: Sequence[BaseMechanism]) -> frozenset[str]:
+    """Return the kinds of ``mechanisms``, and of all that they are made of, at any depth."""
+    if len(mechanisms) == 1 and not isinstance(mechanisms[0], Compound):  # as in most requests
+        return _alone(mechanisms[0].kind)
+    return frozenset(place[0] for each in mechanisms for place in places_in(each))
+
+
+@lru_cache
+def _alone(kind: str) -> frozenset[str]:
+    return frozenset({kind})
 
 
 def places_in(mechanism: BaseMechanism) -> Iterator[tuple[str, ...]]:
@@ -212,7 +229,7 @@ def work_out(state: State, commands: Iterable[Command]) -> None:
     judged = [one for one in commands if isinstance(one, AskGrant | RecordInvocations)]
     for one in judged:
         if isinstance(one.mechanisms, Listed):
-            _ = costs_on(terms, one.mechanisms).written
+            costs_on(terms, one.mechanisms)
     for one in judged:
         if isinstance(one.subjects, Term | Listed):
             with suppress(Invalid):

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from accountant.budget.accounts.integers import Integers
+from accountant.budget.accounts.pieces import size_of
 from accountant.budget.population.selection import Selection
 
 _SMALL: Final = 4_096
@@ -30,7 +31,7 @@ def add_to(cells: Integers, inside: Integers, column: Sequence[int], sign: int) 
 def add_to_cells(cells: Integers, selection: Selection, column: Sequence[int], sign: int) -> None:
     """Add a charge to the selected cells."""
     size = cells.size // len(column)
-    if size <= _SMALL:
+    if size <= _SMALL or size_of(selection) <= _SMALL:
         by = np.array(column, dtype=np.int64).reshape(-1, *(1,) * (cells.ndim - 1))
         if sign < 0:
             by = -by

@@ -8,8 +8,8 @@ that the charge does not fit on or among all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -161,8 +161,10 @@ class Reading:
             return None
         if sums.flat and len(selection.boxes) <= 1:
             return Peak(self._cell(0, 0), (beside[0], beside[1], *[beside[row] for row in rows]))
+        if (picked := sums.picked(selection)) is not None:
+            return self._dominant_of_few(picked, rows, selection.layouts[0].cell)
         if (few := sums.few(selection)) is not None:
-            return self._dominant_of_few(few, rows)
+            return self._dominant_of_few(few, rows, partial(_position, shape=sums.shape))
         part = self.parts[0]
         if part.met is not None:
             return self._dominant_class(part, rows)
@@ -181,15 +183,21 @@ class Reading:
             used.append(along + beside[row])
         return Peak(self._cell(0, at), tuple(used))
 
-    def _dominant_of_few(self, few: Integers, rows: Rows) -> Peak | None:
-        """Find the dominant cell where there are few cells; ``few`` are their sums by row."""
-        sums = self.account.used
-        most = np.maximum.reduce(few, axis=1)
-        at = (few[_EPSILON] == most[_EPSILON]).tobytes().index(1)
-        for row in rows:
-            if few.item(row, at) < most.item(row):
-                return None
-        return Peak(_position(at, sums.shape), sums.at((_EPSILON, _DELTA, *rows), at))
+    def _dominant_of_few(
+        self, few: Integers, rows: Rows, cell: Callable[[int], Cell]
+    ) -> Peak | None:
+        """Find the dominant cell where there are few cells; ``few`` are their sums by row, without
+        those of everyone, ``cell`` returns the cell at a place there.
+        """
+        at, beside = 0, self.account.used.everyone
+        if few.size > len(few):  # of one cell there is nothing to find
+            most = np.maximum.reduce(few, axis=1)
+            at = (few[_EPSILON] == most[_EPSILON]).tobytes().index(1)
+            for row in rows:
+                if few.item(row, at) < most.item(row):
+                    return None
+        shown = (_EPSILON, _DELTA, *rows)
+        return Peak(cell(at), tuple([few.item(row, at) + beside[row] for row in shown]))
 
     def _dominant_class(self, part: Part, rows: Rows) -> Peak | None:
         """Find the first cell of the dominant classes."""

@@ -133,6 +133,20 @@ class Sums:
             return Touched.nothing(self.rows)
         return Touched.among(None, self._cells, self._infinite)
 
+    def picked(self, selection: Selection) -> Integers | None:
+        """Return the finite sums (rows, cells) of one box without the sums of everyone; None if
+        there are too many cells, or picking them takes longer than ``few``.
+        """
+        cells = self._cells
+        if cells is None or len(selection.boxes) != 1 or self.classes is not None:
+            return None
+        [layout] = selection.layouts
+        if not layout.views and cells.size <= FEW * self.rows:
+            return None
+        if size_of(selection) > FEW:
+            return None
+        return cells[layout.in_all].reshape(self.rows, -1)
+
     def few(self, selection: Selection) -> Integers | None:
         """Return all finite sums (rows, cells) without the sums of everyone, far below zero outside
         of the selection; None if there are too many cells.
@@ -142,15 +156,6 @@ class Sums:
             return None
         found = cells.reshape(self.rows, -1)
         return found if selection.everyone else found + selection.outside(self.shape)
-
-    def at(self, rows: Sequence[int], at: int) -> tuple[int, ...]:
-        """Return the finite sums of ``rows`` in the cell at ``at`` in row-major order. There must
-        be cells.
-        """
-        cells, everyone = self._cells, self.everyone
-        assert cells is not None  # noqa: S101 for the type checker
-        size = cells.size // self.rows
-        return tuple([cells.item(row * size + at) + everyone[row] for row in rows])
 
     def kinds(self, row: int, most: int) -> tuple[list[int], Sums]:
         """Return the values of a row up to ``most``, which stands for all above, and in one row of

@@ -35,7 +35,7 @@ def judged(
 def judgement_body(state: State, request: Request, judgement: Judgement) -> Body:
     """Return what the event of a judged request holds beside its command."""
     costs = request.costs
-    body: Body = {"total": Fragment(costs.written)} | costs.per_written
+    body: Body = {"total": Fragment(costs.written)} | costs.per_written()
     if len(costs.priced) > 1:
         body["charges"] = Fragment(costs.each_written)
     if request.on.beyond:

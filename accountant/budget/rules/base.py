@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from accountant.budget.accounts.kept import Beside, Kept
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from accountant.budget.accounts.account import Account
     from accountant.budget.accounts.epochs import Adopted, Epoch
+    from accountant.budget.accounts.peak import Peak
     from accountant.budget.accounts.unlocking import Lock
     from accountant.budget.commands import Sealed
     from accountant.budget.grants import AccountKey
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from accountant.budget.state import State
     from accountant.budget.waiting.asked import About
     from accountant.ledger.events import Event
+    from accountant.privacy.filters import Capacity
     from accountant.privacy.units import Charge
 
 RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
@@ -89,7 +93,7 @@ class Finding(NamedTuple):
         return {**fields, **numbers}
 
 
-class Used(NamedTuple):
+class Used(Struct, frozen=True, gc=False):
     """What a limit rule has used of the selected cells in one of its accounts."""
 
     dataset: str
@@ -106,7 +110,15 @@ class Used(NamedTuple):
     def behind(self, lock: Lock) -> Used:
         """Return the same with what ``lock`` locks as if it were used."""
         account = lock.on(self.reading.account, self.epoch.capacity)
-        return self._replace(reading=Reading(account, self.reading.selection), lock=lock)
+        return replace(self, reading=Reading(account, self.reading.selection), lock=lock)
+
+    def peak(self, capacity: Capacity, *, beside: bool) -> tuple[bool, Peak]:
+        """Return whether the charge fits in ``capacity`` on every cell, and the peak; ``beside``
+        what is kept for allotments, or as if nothing was.
+        """
+        reading, epoch = self.whole if beside else self.reading, self.epoch
+        charge = self.charge.on(reading.account.axis)
+        return reading.peak(epoch.gate, epoch.limit, charge, capacity)
 
     @property
     def whole(self) -> Reading:
@@ -140,6 +152,7 @@ class View:
         self._route = state.route(request.datasets, request.by, request.purpose, request.allotment)
         self._readings: dict[tuple[int, int], Reading] = {}
         """By account and cells: limits that have used the same hold one."""
+        self._used: dict[str, list[Used]] = {}
         self._bill = request.costs.bill
         self.datasets, self.client, self.now = request.datasets, request.by, request.now
         self.kinds, self.total = request.costs.kinds, request.total
@@ -169,6 +182,11 @@ class View:
         """Return a limit rule's use of the selected cells that it is about, in each account that
         the request counts in; none if the rule is about other datasets, or about other cells.
         """
+        if (found := self._used.get(rule)) is None:
+            found = self._used[rule] = self._find_used(rule)
+        return found
+
+    def _find_used(self, rule: str) -> list[Used]:
         counted = self._route.by_rule.get(rule)
         if not counted:
             return []
@@ -177,16 +195,11 @@ class View:
             about = counted[0].rule.cells(self._state.people(), self._selection)
         if about is None:
             return []
-        return [
-            Used(
-                key.dataset,
-                epoch,
-                self._reading(key, about),
-                self._bill.to(key.unit),
-                self._beside(key),
-            )
-            for _, epoch, key in counted
-        ]
+        found = []
+        for _, epoch, key in counted:
+            reading, charge = self._reading(key, about), self._bill.to(key.unit)
+            found.append(Used(key.dataset, epoch, reading, charge, self._beside(key)))
+        return found
 
     def locked(self, rule: LimitRule) -> list[Lock]:
         """Return what of a limit rule is locked in each account that ``used`` returns; none if it
@@ -223,7 +236,8 @@ class View:
         return (self._state.accounts.get(key) or self._state.account(key)).at(self.now)
 
     def _reading(self, key: AccountKey, selection: Selection) -> Reading:
-        account, cells = self._account(key), self._state.cells(key.unit, selection)
+        account = self._account(key)
+        cells = self._state.cells(key.unit, selection) if key.unit else selection
         place = id(account), id(cells)
         if (reading := self._readings.get(place)) is None:
             reading = self._readings[place] = Reading(account, cells)

@@ -39,14 +39,11 @@ def compare_all(
     first, of equals the first; an account in which it fits is told only if it fits in all. With
     ``beside``, what is kept for allotments counts as if it were spent.
     """
-    found = []
-    for one in used:
-        epoch, charge = one.epoch, one.charge.on(one.reading.account.axis)
-        reading = one.whole if beside else one.reading
-        found.append((one, *reading.peak(epoch.gate, epoch.limit, charge, capacity)))
-    if len(found) == 1:
-        [(one, fits, peak)] = found
+    if len(used) == 1:
+        [one] = used
+        fits, peak = one.peak(capacity, beside=beside)
         return fits, _kept(one, peak, beside=beside), []
+    found = [(one, *one.peak(capacity, beside=beside)) for one in used]
     misfits = [each for each in found if not each[1]]
     among = misfits or found
     among.sort(key=lambda each: _spent(each[0].epoch, each[2]), reverse=True)

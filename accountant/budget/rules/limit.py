@@ -174,9 +174,9 @@ class LimitRule(Amounts):
 
     def compare(self, view: View) -> Compared | None:
         """Compare the charge with what is left in every selected cell of every account."""
-        if not (pairs := self.compared_with(view)):
+        used, most = self._accounts(view)
+        if most is None:
             return None
-        used, [most, *_] = zip(*pairs, strict=True)
         capacity, relaxed = used[0].epoch.capacity, None
         if self.relaxed and self.contexts_of(view.client, view.purpose):
             relaxed, most = most, capacity
@@ -196,14 +196,20 @@ class LimitRule(Amounts):
         """Return each account that a request counts in, with what is locked as if it were used, and
         the most that a cell may hold.
         """
-        used, locks = view.used(self.id), view.locked(self)
+        used, most = self._accounts(view)
+        return [] if most is None else [(one, most) for one in used]
+
+    def _accounts(self, view: View) -> tuple[list[Used], Capacity | None]:
+        """Return these accounts, and the most of all; None if there is no account."""
+        if not (used := view.used(self.id)):
+            return used, None
+        epoch = used[0].epoch
         if self.relaxed:
-            asks = view.client, view.purpose
-            return [(one, self.capacity_for(one.epoch, *asks)) for one in used]
-        if not used or not locks:
-            return [(one, one.epoch.capacity) for one in used]
+            return used, self.capacity_for(epoch, view.client, view.purpose)
+        if not (locks := view.locked(self)):
+            return used, epoch.capacity
         pairs = zip(used, locks, strict=True)
-        return [(one.behind(lock), whole(one.epoch.capacity)) for one, lock in pairs]
+        return [one.behind(lock) for one, lock in pairs], whole(epoch.capacity)
 
     def applies(self, told: Told) -> bool:
         """Return False: without numbers in the event there is no finding."""
