@@ -336,20 +336,12 @@ def _admitted(entry: Entry, kept: _Kept) -> models.Reservation:
 
 
 def _grant(entry: Entry, kept: _Kept, ttl: int) -> models.Reservation:
-    judged = _judged(entry, kept)
-    found: models.Reservation = {
+    return {
         "id": f"g{entry.sequence}",
         "state": "reserved",
         "expires": rfc3339(entry.time + ttl * SECOND),
-        "charge": judged["charge"],
-        "flags": judged["flags"],
-        "decision": judged["decision"],
-        "sequence": judged["sequence"],
-        "time": judged["time"],
+        **_judged(entry, kept),
     }
-    if "charge_per" in judged:
-        found["charge_per"] = judged["charge_per"]
-    return found
 
 
 def _recorded(entry: Entry, kept: _Kept) -> models.Record:

@@ -23,7 +23,7 @@ from accountant.budget.rules.base import Finding
 from accountant.budget.state import Grant, Settled
 from accountant.budget.waiting.asked import Waiting
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import FIXED, NOTHING, Charge
+from accountant.privacy.units import FIXED, NOTHING, Charge, amounts_in
 from accountant.reporting.texts import PAGE, Texts
 from accountant.runtime.reader import Approvable, Preview
 from accountant.runtime.service import Service
@@ -112,8 +112,10 @@ def _said(one: Finding) -> approving.Said:
 
 def amounts(charge: Charge | dict[str, Any]) -> fields.Charge:
     """Return a charge in decimal strings; an infinite amount is "infinite"."""
-    if not isinstance(charge, Charge):
-        charge = Charge.from_json(charge)
+    if isinstance(charge, dict):
+        if charge:
+            return amounts_in(charge)
+        charge = NOTHING
     return (charge if charge.axis else NOTHING.on(FIXED)).amounts()
 
 

@@ -145,10 +145,21 @@ def exact(units: int, currency: Currency) -> Decimal:
 
 def show(units: int, currency: Currency) -> str:
     """Return ``units`` as a decimal without an exponent: 100,000,000 units of epsilon are 0.1."""
-    digits = 9 if currency == "epsilon" else 15
-    text = str(abs(units)).zfill(digits + 1)
-    shown = f"{text[:-digits]}.{text[-digits:]}".rstrip("0").rstrip(".")
+    shown = _decimal(str(abs(units)), 9 if currency == "epsilon" else 15)
     return f"-{shown}" if units < 0 else shown
+
+
+def _decimal(units: str, digits: int) -> str:
+    """Return a whole number, not negative, of units that have so many digits behind the point."""
+    units = units.zfill(digits + 1)
+    part = units[-digits:].rstrip("0")
+    return f"{units[:-digits]}.{part}" if part else units[:-digits]
+
+
+@lru_cache(maxsize=1024)
+def _digits_of(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """Return the currencies among ``names``, in the order of every axis, with their digits."""
+    return tuple((str(currency), currency.digits) for currency in _axis_named(names))
 
 
 def amount(units: int | None, currency: Currency) -> str:
@@ -296,6 +307,13 @@ class Charge(Struct, frozen=True, eq=False, gc=False):
 
 
 NOTHING: Final = Charge()
+
+
+def amounts_in(body: dict[str, Any]) -> dict[str, str]:
+    """Return the ``amounts`` of the charge that ``to_json`` wrote."""
+    if "infinite" in body:
+        return Charge.from_json(body).amounts()
+    return {name: _decimal(body[name], digits) for name, digits in _digits_of(tuple(body))}
 
 
 def total(charges: Iterable[Charge]) -> Charge:
