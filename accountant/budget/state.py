@@ -266,9 +266,25 @@ class State:
         """Return what open grants hold and may give back, by account. Do not change it."""
         if self.held is not None and self.held[0] == self.sequence:
             return self.held[1]
+        found = self._reserved(None)
+        self.held = self.sequence, found
+        return found
+
+    def reserved_in(self, account: AccountKey) -> Sums | None:
+        """Return what open grants hold in one account and may give back; None if it is nothing. Do
+        not change it.
+        """
+        if self.held is not None and self.held[0] == self.sequence:
+            return self.held[1].get(account)
+        return self._reserved(account).get(account)
+
+    def _reserved(self, only: AccountKey | None) -> dict[AccountKey, Sums]:
+        """Add up what open grants hold in all accounts, or in one ``only``."""
         alike: dict[tuple[AccountKey, int, int], list[Any]] = {}
         for grant in self.open.values():  # of those that hold the same of the same, one is added
             for key, booked in grant.bookings:
+                if only is not None and key != only:
+                    continue
                 cells = self.cells(key.unit, grant.selection)
                 place = key, id(cells), id(booked)
                 alike.setdefault(place, [cells, booked, 0])[2] += 1
@@ -278,7 +294,6 @@ class State:
                 found[key] = Sums(len(booked.axis), self.accounts[key].used.space)
             finite = [count * units for units in booked.finite]
             found[key].add(selection, finite, [count * n for n in booked.infinite])
-        self.held = self.sequence, found
         return found
 
     @property

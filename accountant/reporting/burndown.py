@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -17,7 +17,7 @@ from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Currency, amount, show
 from accountant.reporting.history import ADOPTED, BOOKING, RECOVERED, REVALUED, SETTLING
-from accountant.reporting.peak_cell import Region, Ruler
+from accountant.reporting.peak_cell import Ruler, as_one
 from accountant.reporting.schema import PointFacts, SeriesFacts
 
 MOST_POINTS: Final = 400
@@ -39,11 +39,13 @@ _ALL_DATASETS: Final = {ADOPTED, "ledger.carried_over.v1", RECOVERED}
 
 
 class Held:
-    """The sums that open grants hold in each account of a limit on data, followed by event."""
+    """The sums that open grants hold in each account of a limit, followed by event."""
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
         self._sums: dict[AccountKey, Sums] = {}
+        self._count = Counter[AccountKey]()
+        """How many grants are in each."""
 
     def add(self, state: State, event: Event) -> None:
         """Follow one event that the state has folded in."""
@@ -58,19 +60,19 @@ class Held:
     def anew(self, state: State) -> None:
         """Add up all open grants."""
         self._grants, self._sums = dict(state.open), {}
+        self._count.clear()
         for grant in self._grants.values():
             self._book(state, grant, 1)
 
     def of(self, key: AccountKey) -> Sums | None:
         """Return the sums that open grants hold in one account; None if they hold nothing."""
-        sums = self._sums.get(key)
-        holds = sums is not None and (any(sums.most()) or any(sums.most_infinite()))
-        return sums if holds else None
+        return self._sums[key] if self._count[key] else None
 
     def _book(self, state: State, grant: Grant, sign: int) -> None:
         for key, booked in grant.bookings:
-            if not key.rule or key.client:
+            if not key.rule:
                 continue
+            self._count[key] += sign
             if (sums := self._sums.get(key)) is None:
                 space = state.accounts[key].used.space
                 sums = self._sums[key] = Sums(len(booked.axis), space)
@@ -105,11 +107,12 @@ class Burndowns:
     def __init__(self) -> None:
         self._series: defaultdict[tuple[str, str], Series] = defaultdict(Series)
         self._rulers: dict[AccountKey, Ruler] = {}
-        self._held = Held()
+        self.held = Held()
+        """What open grants hold now."""
 
     def add(self, state: State, event: Event) -> None:
         """Add the points that ``event``, already folded in, is due for."""
-        self._held.add(state, event)
+        self.held.add(state, event)
         for counted in _limits(state, _touched(state, event)):
             series = self._series[counted.rule.id, counted.key.dataset]
             if series.due():
@@ -126,7 +129,7 @@ class Burndowns:
         """Return what goes on from there, in the state of that moment."""
         made = cls()
         made._series.update(((rule, dataset), series) for rule, dataset, series in kept)
-        made._held.anew(state)
+        made.held.anew(state)
         return made
 
     def points(self, rule: str, dataset: str) -> Sequence[PointFacts]:
@@ -152,15 +155,15 @@ class Burndowns:
         key = counted.key
         if (ruler := self._rulers.get(key)) is None:
             ruler = self._rulers[key] = Ruler(counted.rule, counted.epoch)
-        held = self._held.of(key)
-        cells = state.seen(key).used.stacked(), None if held is None else held.stacked()
-        found = ruler.epsilons(Region().used_and_spent(*cells))
+        used, held = state.seen(key).used, self.held.of(key)
+        [together] = ruler.epsilons(as_one(used))
+        [spent] = [together] if held is None else ruler.epsilons(as_one(used, held))
         return PointFacts(
             sequence=sequence,
             time=rfc3339(time),
             limit=show(ruler.capacity.epsilon, Currency.EPSILON),
-            spent=amount(found[-1], Currency.EPSILON),
-            spent_and_reserved=amount(found[0], Currency.EPSILON),
+            spent=amount(spent, Currency.EPSILON),
+            spent_and_reserved=amount(together, Currency.EPSILON),
             epoch=key.epoch,
         )
 

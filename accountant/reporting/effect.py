@@ -21,7 +21,7 @@ from accountant.budget.request import prepare
 from accountant.budget.state import Counted, State
 from accountant.ledger.events import Entry, rfc3339
 from accountant.privacy.units import INFINITE, Currency, amount
-from accountant.reporting.peak_cell import Ruler
+from accountant.reporting.peak_cell import Columns, Ruler
 
 _SHORTEST: Final = DAY * SECOND
 """How long a rule has to have counted before an average says anything, in microseconds."""
@@ -79,7 +79,7 @@ def _spent(state: State, counted: Counted, selection: Selection, now: int) -> in
         cells = cells[:, met.numbers]
     elif not asked.everyone:
         cells = cells[:, asked.mask(state.people().shape) > 0]
-    return Ruler(counted.rule, counted.epoch).worst(cells.reshape(len(cells), -1, 1)).epsilon
+    return Ruler(counted.rule, counted.epoch).worst(Columns.stacked(cells)).epsilon
 
 
 def _line(state: State, counted: Counted, was: int | None, then: int | None, now: int) -> Line:

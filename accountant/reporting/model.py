@@ -19,7 +19,7 @@ from accountant.reporting import schema, words
 from accountant.reporting.counting import Basis
 from accountant.reporting.following import Followed
 from accountant.reporting.history import SORTS, History
-from accountant.reporting.peak_cell import Ruler
+from accountant.reporting.peak_cell import Columns, Ruler
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.tallies import HEADINGS
 from accountant.reporting.texts import Texts
@@ -216,7 +216,7 @@ def basis_of(state: State, history: History, standing: schema.Standing | None) -
 def basis_under(state: State, history: History, counted: Counted) -> Basis:
     """Return what shares of a budget are shares of, under a limit."""
     rule, epoch, key = counted
-    line, capped = Ruler(rule, epoch).decides(state.seen(key).used.stacked())
+    line, capped = Ruler(rule, epoch).decides(Columns.of(state.seen(key).used))
     currency = Currency.EPSILON if line is None else line.currency
     return Basis(history.counting.measure(rule.id, epoch, currency), line, capped, rule.id)
 

@@ -7,7 +7,7 @@ cells, and together they would describe no person.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ from accountant.budget.accounts.classes import Classes
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.part import Integers
 from accountant.budget.accounts.peak import deciding, most_spent
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.selection import EVERYONE, Box, Selection, ordered
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import Filter, Line
@@ -25,6 +26,66 @@ from accountant.privacy.units import Currency, units_up
 T = TypeVar("T")
 _UNBOUNDED: Final = 2**63 - 1
 """Stands for an infinite sum in comparisons; finite sums stay at or below 2**62."""
+
+
+class Columns:
+    """The sums of cells by the row of an account's axis, all of one shape. A row is read when it is
+    asked for, once: of a million cells each pass counts, and few rows are compared.
+    """
+
+    def __init__(self, read: Callable[[int], Integers]) -> None:
+        self._read, self._known = read, dict[int, Integers]()
+
+    @classmethod
+    def of(cls, used: Sums, less: Sums | None = None) -> Columns:
+        """Return the sums of all cells or classes; ``less`` those that others hold of them."""
+        return cls(lambda row: _sums(used, less, row).reshape(used.sides))
+
+    @classmethod
+    def stacked(cls, cells: Integers) -> Columns:
+        """Return the rows of ``Sums.stacked`` (2 x rows, ...)."""
+        rows = len(cells) // 2
+        return cls(lambda row: np.where(cells[rows + row] > 0, _UNBOUNDED, cells[row]))
+
+    def __getitem__(self, row: int) -> Integers:
+        """Return the sums of a row; an infinite one as 2**63 - 1."""
+        if row not in self._known:
+            self._known[row] = self._read(row)
+        return self._known[row]
+
+    def then(self, change: Callable[[Integers], Integers]) -> Columns:
+        """Return these with each row changed: cells chosen of it, say, or another shape."""
+        return Columns(lambda row: change(self[row]))
+
+    def plus(self, more: Integers) -> Columns:
+        """Return these with something finite added to each row."""
+
+        def added(row: int) -> Integers:
+            sums = self[row]
+            return np.where(sums == _UNBOUNDED, sums, sums + more[row])
+
+        return Columns(added)
+
+
+def as_one(used: Sums, less: Sums | None = None) -> Columns:
+    """Return the sums of all cells as of one value; one cell stands for those that are alike where
+    few cells are held apart.
+    """
+    few = used.stacked_apart(*([] if less is None else [less]))
+    if few is None:
+        return Columns.of(used, less).then(_as_one)
+    return Columns.stacked(few[0] if less is None else few[0] - few[1]).then(_as_one)
+
+
+def _sums(used: Sums, less: Sums | None, row: int) -> Integers:
+    """Return one row, an infinite sum as ``_UNBOUNDED``; one cell where all are alike."""
+    finite, infinite = used.row(row), used.row(row, infinite=True)
+    if less is not None:
+        finite, infinite = finite - less.row(row), infinite - less.row(row, infinite=True)
+    if infinite.any():
+        finite = np.where(infinite > 0, _UNBOUNDED, finite)
+    # NumPy copies what was broadcast, as it cannot be written, before it looks for the largest.
+    return finite if finite.shape == used.sides else np.broadcast_to(finite, used.sides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +117,23 @@ class Ruler:
         self.axis = epoch.axis
         self._filter_delta = units_up(epoch.limit.filter_delta, Currency.DELTA)
 
-    def worst(self, cells: Integers) -> Worst:
-        """Return the numbers over all ``cells`` (rows, ...)."""
-        return self.by_value(cells.reshape(len(cells), 1, -1))[0]
+    def worst(self, cells: Columns) -> Worst:
+        """Return the numbers over all ``cells``, of any shape."""
+        return self.by_value(cells.then(_as_one))[0]
 
-    def alike(self, cells: Integers, place: int) -> Integers:
-        """Return the places of those of ``cells`` (rows, cells) that hold the same as the one at
-        ``place`` in what is compared.
+    def alike(self, cells: Columns, place: int) -> Integers:
+        """Return the places of those of ``cells`` that hold the same as the one at ``place`` in
+        what is compared.
         """
         same = [sums == sums[place] for sums in self._compared(cells)]
         return np.flatnonzero(np.logical_and.reduce(same))
 
-    def decides(self, cells: Integers) -> tuple[Line | None, bool]:
-        """Return the line that decides what the peak of all ``cells`` (rows, ...) has spent, None
-        for the sum of epsilons; and whether what it has spent is less than the line shows.
+    def decides(self, cells: Columns) -> tuple[Line | None, bool]:
+        """Return the line that decides what the peak of all ``cells`` has spent, None for the sum
+        of epsilons; and whether what it has spent is less than the line shows.
         """
-        flat = cells.reshape(len(cells), -1)
         place = self.worst(cells).cell
-        peak = flat[:, place : place + 1]
-        epsilon, *along = (_finite(sums[0]) for sums in self._compared(peak))
+        epsilon, *along = (finite(sums.item(place)) for sums in self._compared(cells))
         line = deciding(self.filter, self.limit, epsilon, along)
         if line is None:
             return None, False
@@ -84,33 +143,45 @@ class Ruler:
         return line, second is not None and second <= line.first and line.spent(second) == line.most
 
     def by_value(self, cells: Split) -> list[Worst]:
-        """Return the numbers of each value, for ``cells`` (rows, values, rest) or by class."""
-        if not isinstance(cells, np.ndarray):
+        """Return the numbers of each value, for cells of (values, rest) or by class."""
+        if not isinstance(cells, Columns):
             return [worst for part in cells for worst in part.each(self.worst)]
-        capacity, own = self._most, self._sums(cells, Currency.DELTA)
-        epsilon, *along = columns = self._compared(cells)
-        fit = epsilon <= capacity.epsilon
-        for sums, most in zip(along, capacity.along, strict=True):
-            fit |= sums <= most
-        within = np.all(fit & (own <= capacity.own_delta), axis=1)
-        paths, deltas = epsilon.max(axis=1), [_finite(delta) for delta in own.max(axis=1)]
-        failing = [None if delta is None else delta + self._filter_delta for delta in deltas]
+        columns, own = self._compared(cells), self._of(cells, Currency.DELTA)
+        paths, *most = [sums.max(axis=1).tolist() for sums in columns]
+        deltas = [finite(delta) for delta in own.max(axis=1).tolist()]
         return [
             Worst(
-                epsilon=_finite(spent),
-                path_sum=_finite(paths[i]),
+                epsilon=finite(spent),
+                path_sum=finite(paths[i]),
                 own_delta=deltas[i],
-                delta=(deltas if spent >= paths[i] else failing)[i],
-                over=not bool(within[i]),
+                delta=deltas[i] if spent >= paths[i] else self._failing(deltas[i]),
+                over=not self._within([one[i] for one in (paths, *most)], columns, own, i),
                 cell=cell,
             )
             for i, (spent, cell) in enumerate(self._peaks(columns))
         ]
 
-    def epsilons(self, cells: Split) -> list[int | None]:
-        """Return only the spent epsilon of each value, for ``cells`` (rows, values, rest)."""
-        assert isinstance(cells, np.ndarray)  # noqa: S101 (of everyone there is one value)
-        return [_finite(spent) for spent, _ in self._peaks(self._compared(cells))]
+    def _failing(self, delta: int | None) -> int | None:
+        return None if delta is None else delta + self._filter_delta
+
+    def _within(
+        self, most: Sequence[int], columns: Sequence[Integers], own: Integers, value: int
+    ) -> bool:
+        """Return whether all cells of a value keep to the largest limit; ``most``: the largest of
+        each column there.
+        """
+        capacity = self._most
+        if not (own[value] <= capacity.own_delta).all():
+            return False
+        allowed = capacity.epsilon, *capacity.along
+        if any(one <= limit for one, limit in zip(most, allowed, strict=True)):
+            return True
+        each = zip(columns, allowed, strict=True)
+        return bool(np.logical_or.reduce([sums[value] <= limit for sums, limit in each]).all())
+
+    def epsilons(self, cells: Columns) -> list[int | None]:
+        """Return only the spent epsilon of each value, for cells of (values, rest)."""
+        return [finite(spent) for spent, _ in self._peaks(self._compared(cells))]
 
     def _peaks(self, columns: list[Integers]) -> Iterator[tuple[int, int]]:
         """Yield the largest spent epsilon of each value, and its cell."""
@@ -118,35 +189,41 @@ class Ruler:
             spent, *_, cell = most_spent(self.filter, self.limit, [each[i] for each in columns])
             yield spent, cell
 
-    def _compared(self, cells: Integers) -> list[Integers]:
+    def _compared(self, cells: Columns) -> list[Integers]:
         """Return the sums of epsilons, and those along the filter's lines."""
-        return [self._sums(cells, c) for c in (Currency.EPSILON, *self.capacity.currencies)]
+        return [self._of(cells, c) for c in (Currency.EPSILON, *self.capacity.currencies)]
 
-    def _sums(self, cells: Integers, currency: Currency) -> Integers:
-        i = self.axis.index(currency)
-        sums: Integers = np.where(cells[len(self.axis) + i] > 0, _UNBOUNDED, cells[i])
-        return sums
+    def _of(self, cells: Columns, currency: Currency) -> Integers:
+        return cells[self.axis.index(currency)]
 
 
 class ByValue(NamedTuple):
-    """Sums (rows, classes), and the classes that each value of a dimension meets."""
+    """Sums of classes, and the classes that each value of a dimension meets."""
 
-    cells: Integers
+    cells: Columns
     met: Sequence[Integers]
 
-    def each(self, of: Callable[[Integers], T]) -> list[T]:
+    def each(self, of: Callable[[Columns], T]) -> list[T]:
         """Return what ``of`` returns for the sums of each value, asked once for values that meet
         the same classes.
         """
         known: dict[int, T] = {}
         for numbers in self.met:
             if id(numbers) not in known:
-                known[id(numbers)] = of(self.cells[:, numbers])
+                known[id(numbers)] = of(self.cells.then(_taking(numbers)))
         return [known[id(numbers)] for numbers in self.met]
 
 
-Split = Integers | Sequence[ByValue]
-"""Sums (rows, values of a dimension, rest); or by class, the values one after the other."""
+Split = Columns | Sequence[ByValue]
+"""Sums of (values of a dimension, rest); or by class, the values one after the other."""
+
+
+def _taking(numbers: Integers) -> Callable[[Integers], Integers]:
+    return lambda sums: sums[numbers]
+
+
+def _as_one(sums: Integers) -> Integers:
+    return sums.reshape(1, -1)
 
 
 class Region(NamedTuple):
@@ -166,47 +243,39 @@ class Region(NamedTuple):
         assert self.classes is not None  # noqa: S101 for the type checker
         return self.classes.met(self.selection).numbers
 
-    def of(self, cells: Integers) -> Integers:
-        """Return, of sums of all cells or classes (rows, ...), those of these."""
-        if self.box is None:
+    def of(self, cells: Columns) -> Columns:
+        """Return, of sums of all cells or classes, those of these."""
+        if (box := self.box) is None:
             return cells
         if self.classes is not None:
-            return cells[:, self.numbers]
-        found: Integers = cells[np.ix_(range(len(cells)), *map(ordered, self.box))]
-        return found
+            return cells.then(_taking(self.numbers))
+        places = np.ix_(*map(ordered, box))
+        return cells.then(lambda sums: sums[places])
 
-    def by_axis(self, cells: Integers, axis: int | None) -> Split:
-        """Return sums of all cells (rows, *shape) as (rows, values of a dimension, rest) of these;
-        one value if None. By class where sums are.
+    def by_axis(self, cells: Columns, axis: int | None) -> Split:
+        """Return sums of all cells as (values of a dimension, rest) of these; one value if None. By
+        class where sums are.
         """
         if axis is not None and self.classes is not None:
             return [ByValue(cells, self.classes.by_value(axis, self.box))]
         cells = self.of(cells)
         if axis is None:
-            return cells.reshape(len(cells), 1, -1)
-        first = np.moveaxis(cells, axis + 1, 1)
-        return first.reshape(*first.shape[:2], -1)
-
-    def used_and_spent(
-        self, used: Integers, reserved: Integers | None, axis: int | None = None
-    ) -> Split:
-        """Return what is used ``by_axis`` and, behind its values, what is spent of it, if less."""
-        cells = self.by_axis(used, axis)
-        if reserved is None:
-            return cells
-        spent = self.by_axis(used - reserved, axis)
-        if isinstance(cells, np.ndarray) and isinstance(spent, np.ndarray):
-            return np.concatenate([cells, spent], axis=1)
-        return [*cells, *spent]
+            return cells.then(_as_one)
+        return cells.then(lambda sums: np.moveaxis(sums, axis, 0).reshape(sums.shape[axis], -1))
 
 
-def most_of(cells: Split) -> list[list[int]]:
-    """Return the largest sum of each value, row by row."""
-    if isinstance(cells, np.ndarray):
-        most: list[list[int]] = cells.max(axis=2).T.tolist()
-        return most
-    return [most for part in cells for most in part.each(lambda one: one.max(axis=1).tolist())]
+def most_of(cells: Split, rows: Iterable[int]) -> list[list[int]]:
+    """Return the largest sum of each value, of each of ``rows``; 2**63 - 1 if it is infinite."""
+    rows = tuple(rows)
+    if isinstance(cells, Columns):
+        return [
+            list(most) for most in zip(*(cells[r].max(axis=1).tolist() for r in rows), strict=True)
+        ]
+    return [
+        most for part in cells for most in part.each(lambda one: [int(one[r].max()) for r in rows])
+    ]
 
 
-def _finite(value: int | np.int64) -> int | None:
-    return None if value == _UNBOUNDED else int(value)
+def finite(value: int) -> int | None:
+    """Return a sum as it was read from columns; None if it is infinite."""
+    return None if value == _UNBOUNDED else value

@@ -5,9 +5,10 @@ A group's number is that of its peak cell. Spent amounts are rounded up, remaini
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from accountant.budget.accounts.epochs import (
 from accountant.budget.accounts.part import (
     Integers,
 )
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.unlocking import (
     unlocked,
 )
@@ -30,7 +32,7 @@ from accountant.budget.state import ALL, AccountKey, Counted, State, account_key
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
-from accountant.reporting.peak_cell import Region, Ruler, Worst, most_of
+from accountant.reporting.peak_cell import Columns, Region, Ruler, Worst, as_one, finite, most_of
 from accountant.reporting.schema import Account, Amounts, LimitFacts, PeriodFacts, Status
 
 NEAR: Final = 0.8
@@ -148,7 +150,7 @@ def scopes(state: State) -> list[Counted]:
 def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     """Return the line of one limit rule in one scope, split by the dimension ``axis`` if given."""
     rule, epoch, key = counted
-    cells = state.seen(key).used.stacked()
+    used = state.seen(key).used
     [total] = balances(state, counted, None)
     [ever] = lifetime_sums(state, key.dataset, None, key.unit)
     return Line(
@@ -173,17 +175,18 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         counted_from=rfc3339(epoch.since),
         carried=epoch.carried,
         total=total,
-        worst_group=worst_group(state, counted, cells),
+        worst_group=worst_group(state, counted, used),
         lifetime=ever._asdict(),
         groups=[] if axis is None else balances(state, counted, axis),
-        ladder=ladder(state, counted, cells),
+        ladder=ladder(state, counted, used),
     )
 
 
-def ladder(state: State, counted: Counted, cells: Integers) -> list[dict[str, str]]:
-    """Return what each filter makes of an account, whose sums are ``cells`` (rows, ...)."""
+def ladder(state: State, counted: Counted, account: Sums) -> list[dict[str, str]]:
+    """Return what each filter makes of the sums of an account."""
     rule, epoch, _ = counted
-    used = _about(state, rule).of(cells)
+    about = _about(state, rule)
+    used = as_one(account) if about.box is None else about.of(Columns.of(account))
     # Without a delta of its limit only the plain sum means anything.
     filters = FILTERS.values() if epoch.axis != SURE else [BASIC]
     worst = [(one.name, Ruler(rule, epoch, one).worst(used).epsilon) for one in filters]
@@ -219,29 +222,35 @@ def _values(state: State, rule: LimitRule) -> list[tuple[str, Sequence[str]]]:
     return [(name, [values[at] for at in ordered(side)]) for (name, values), side in pairs]
 
 
-def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:
+def balances(
+    state: State,
+    counted: Counted,
+    axis: int | None,
+    held: Callable[[AccountKey], Sums | None] | None = None,
+) -> list[Balance]:
     """Return the balance of each value of a dimension that the limit is about, in declared order;
-    of all that it is about if None.
+    of all that it is about if None. ``held`` returns what open grants hold in an account, if that
+    is known already.
     """
     rule = counted.rule
     names = [rule.whom] if axis is None else _values(state, rule)[axis][1]
-    ruler, reserved = Ruler(rule, counted.epoch), state.reserved().get(counted.key)
-    account, about, cells = state.seen(counted.key).used, _about(state, rule), _kept(state, counted)
-    few = None
-    if axis is None and about.box is None and cells is None:  # then cells that are alike are one
-        few = account.stacked_apart(*([] if reserved is None else [reserved]))
-    if few is None:
-        few = [one.stacked() for one in (account, reserved) if one is not None]
-    found = ruler.by_value(about.used_and_spent(few[0], few[1] if few[1:] else None, axis))
-    used = found[: len(names)]
+    ruler, reserved = Ruler(rule, counted.epoch), (held or state.reserved_in)(counted.key)
+    account, about, kept = state.seen(counted.key).used, _about(state, rule), _kept(state, counted)
+    if axis is None and about.box is None:
+        used = spent = ruler.by_value(as_one(account))
+        spent = used if reserved is None else ruler.by_value(as_one(account, reserved))
+    else:
+        used = spent = ruler.by_value(about.by_axis(Columns.of(account), axis))
+        if reserved is not None:
+            spent = ruler.by_value(about.by_axis(Columns.of(account, reserved), axis))
     beside, most = used, [0] * len(names)
-    if cells is not None:
-        beside = ruler.by_value(about.by_axis(account.stacked() + cells, axis))
-        most = [each for each, *_ in most_of(about.by_axis(cells, axis))]
+    if kept is not None:
+        beside = ruler.by_value(about.by_axis(Columns.of(account).plus(kept), axis))
+        most = [each for [each] in most_of(about.by_axis(Columns(lambda _: kept[0]), axis), [0])]
     if not counted.rule.stands(_now(state)):
         beside = [replace(worst, epsilon=None) for worst in used]
-    each = zip(names, used, found[-len(names) :], beside, most, strict=True)
-    return [_balance(name, ruler, u, spent, b, kept) for name, u, spent, b, kept in each]
+    each = zip(names, used, spent, beside, most, strict=True)
+    return [_balance(name, ruler, u, s, b, of_it) for name, u, s, b, of_it in each]
 
 
 def _now(state: State) -> int:
@@ -249,20 +258,16 @@ def _now(state: State) -> int:
 
 
 def _kept(state: State, counted: Counted) -> Integers | None:
-    """Return what allotments keep of an account in each cell, in the rows of ``Sums.stacked``; None
-    if it has none.
-    """
+    """Return what allotments keep of an account in each cell (rows, *sides); None without any."""
     found: Integers | None = None
     for one in state.keeping(counted.key):
         if one.rule.stands(_now(state)):
             drawn, sides = state.seen(one.key).used, one.epoch.capacity.sides
             if found is None:
-                rows = 2 * len(counted.epoch.axis)
-                found = np.zeros((rows, *drawn.sides), dtype=np.int64)
-            sums = drawn.stacked()
+                found = np.zeros((len(counted.epoch.axis), *drawn.sides), dtype=np.int64)
+            sums = Columns.of(drawn)
             for row, (_, most) in enumerate(sides):
-                closed = sums[drawn.rows + row] > 0
-                found[row] += np.where(closed, 0, np.maximum(most - sums[row], 0))
+                found[row] += np.maximum(most - sums[row], 0)  # nothing where a sum is infinite
     return found
 
 
@@ -295,22 +300,23 @@ def _balance(
     )
 
 
-def worst_group(state: State, counted: Counted, cells: Integers) -> dict[str, str]:
-    """Describe the cells, of those that the rule is about, that have used most under it (``cells``
-    are all); empty if all have used the same. Cells with the same sums are one group if they are
-    all combinations of some values.
+def worst_group(state: State, counted: Counted, account: Sums) -> dict[str, str]:
+    """Describe the cells, of those that the rule is about, that have used most under it, by the
+    sums of its account; empty if all have used the same. Cells with the same sums are one group if
+    they are all combinations of some values.
     """
     if not state.people().dimensions:
         return {}
     about, ruler = _about(state, counted.rule), Ruler(counted.rule, counted.epoch)
     if about.classes is not None:
-        sides, count, first = _worst_classes(about, about.classes, ruler, cells)
+        sides, count, first = _worst_classes(about, about.classes, ruler, account.stacked())
     else:
-        used = about.of(cells)
-        flat, worst = used.reshape(len(used), -1), ruler.worst(used).cell
-        alike = (flat == flat[:, worst : worst + 1]).all(axis=0).reshape(used.shape[1:])
-        sides, count = [np.unique(side) for side in alike.nonzero()], int(alike.sum())
-        first = tuple(map(int, np.unravel_index(worst, alike.shape)))
+        used = about.of(Columns.of(account))
+        shape, worst = used[0].shape, ruler.worst(used).cell
+        alike = _alike(account, about, worst)
+        places = np.unravel_index(alike, shape)
+        sides, count = [np.unique(side) for side in places], len(alike)
+        first = tuple(map(int, np.unravel_index(worst, shape)))
     if prod(map(len, sides)) != count:
         sides = [np.array([i]) for i in first]
     found = {}
@@ -322,6 +328,25 @@ def worst_group(state: State, counted: Counted, cells: Integers) -> dict[str, st
     return found
 
 
+def _alike(account: Sums, about: Region, worst: int) -> Integers:
+    """Return the places, among the cells that a limit is ``about``, of those that hold the same as
+    the one at ``worst``, in every row.
+    """
+    alike: Integers | None = None
+    for row, infinite in product(range(account.rows), (False, True)):
+        all_ = account.row(row, infinite=infinite)
+        if not all_.shape:
+            continue  # all cells hold the same
+        sums = (all_ if about.box is None else all_[np.ix_(*map(ordered, about.box))]).reshape(-1)
+        if alike is None:
+            alike = np.flatnonzero(sums == sums[worst])
+        else:
+            alike = alike[sums[alike] == sums[worst]]
+    if alike is None:
+        alike = np.arange(prod(map(len, about.box or map(range, account.sides))))
+    return alike
+
+
 def _worst_classes(
     about: Region, classes: Classes, ruler: Ruler, cells: Integers
 ) -> tuple[list[Integers], int, Cell]:
@@ -330,7 +355,8 @@ def _worst_classes(
     """
     numbers, known = about.numbers, classes.count
     used = cells[:, numbers]
-    peaks = numbers[ruler.alike(used, ruler.worst(used).cell)]
+    compared = Columns.stacked(used)
+    peaks = numbers[ruler.alike(compared, ruler.worst(compared).cell)]
     worst = classes.number(classes.first(about.selection, peaks, known))
     alike = numbers[(used == cells[:, worst : worst + 1]).all(axis=0)]
     first = classes.first(about.selection, alike, known)
@@ -363,12 +389,12 @@ def lifetime_sums(state: State, dataset: str, axis: int | None, unit: str = "") 
     Path-wise sums at the peak cell. Where such a sum has no bound: the number of a limit rule that
     has counted everything; over all datasets, the sum of the datasets' numbers.
     """
-    cells, whole = state.seen(lifetime(dataset, unit)).used.stacked(), Region(state.classes)
-    columns = most_of(whole.by_axis(cells, axis))
-    sums = [Total(_sure(column, 0), _sure(column, 1)) for column in columns]
+    cells, whole = Columns.of(state.seen(lifetime(dataset, unit)).used), Region(state.classes)
+    columns = most_of(whole.by_axis(cells, axis), range(len(SURE)))
+    sums = [Total(*map(_sure, SURE, column)) for column in columns]
     for counted in scopes(state) if any(INFINITE in total for total in sums) else ():
         if counted.epoch.whole and _same_data(state, counted, dataset, unit):
-            used = state.seen(counted.key).used.stacked()
+            used = Columns.of(state.seen(counted.key).used)
             found = Ruler(counted.rule, counted.epoch).by_value(whole.by_axis(used, axis))
             sums = [
                 # Over its limit a rule guarantees nothing.
@@ -384,10 +410,9 @@ def lifetime_sums(state: State, dataset: str, axis: int | None, unit: str = "") 
     return sums
 
 
-def _sure(column: list[int], row: int) -> str:
-    """Return one path-wise sum of a column of finite sums and counts of infinite charges."""
-    infinite = column[len(SURE) + row] > 0
-    return amount(None if infinite else column[row], SURE[row])
+def _sure(currency: Currency, most: int) -> str:
+    """Return the largest path-wise sum in a currency, as it was read from columns."""
+    return amount(finite(most), currency)
 
 
 def _same_data(state: State, counted: Counted, dataset: str, unit: str) -> bool:

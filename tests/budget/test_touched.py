@@ -22,6 +22,7 @@ from accountant.budget.accounts.touched import MANY
 from accountant.budget.population.selection import EVERYONE, Selection, side_of
 from accountant.budget.snapshot import dump, load
 from accountant.privacy.filters import FILTERS
+from accountant.reporting.peak_cell import Columns, as_one
 from accountant.reporting.statement import balances, scopes
 
 SHAPE = (3, 4, 2)
@@ -84,6 +85,18 @@ def test_several_sums_are_those_of_the_cells_apart(one: Any, other: Any, most: i
         found, [one.stacked() for one in all_cells]
     )]  # fmt: skip
     assert {tuple(c) for c in pairs[0].T.tolist()} == {tuple(c) for c in pairs[1].T.tolist()}
+
+
+@given(st.lists(CHARGES, max_size=6), st.lists(CHARGES, max_size=6), st.sampled_from([0, 1, 99]))
+def test_columns_are_the_rows_of_all_sums(used: Any, held: Any, most: int) -> None:
+    """A row that is read alone, less what is held of it, is that of all rows."""
+    sums, less = summed([*used, *held], most), summed(held, most)
+    columns, rows = Columns.of(sums, less), Columns.stacked(sums.stacked() - less.stacked())
+    with apart(most):
+        one = as_one(sums, less)
+    for row in range(2):
+        assert np.array_equal(columns[row], rows[row])
+        assert set(one[row].flat) == set(rows[row].flat)
 
 
 @given(st.lists(CHARGES, max_size=6), CHARGES)

@@ -27,7 +27,7 @@ def test_what_is_held_is_the_sum_over_the_open_grants(wide: bool, todo: Ops) -> 
         held.add(state, event)
         state.held = None
         expected = state.reserved()
-        for key in (key for key in state.accounts if key.rule and not key.client):
+        for key in (key for key in state.accounts if key.rule):
             found = held.of(key)
             if found is None:
                 sums = expected.get(key)

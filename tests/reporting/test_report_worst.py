@@ -9,7 +9,7 @@ from accountant.budget.accounts.epochs import epoch_of
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import FILTERS
 from accountant.privacy.units import Axis, Currency
-from accountant.reporting.peak_cell import Ruler
+from accountant.reporting.peak_cell import Columns, Ruler
 
 
 def _cells(rng: np.random.Generator, axis: Axis, n: int, *, infinite: bool) -> np.ndarray:
@@ -38,9 +38,9 @@ def test_a_group_is_charged_what_its_worst_cell_is(
     overs = set()
     for _ in range(40):
         n = int(rng.integers(1, 60))
-        cells = _cells(rng, epoch.axis, n, infinite=infinite)
+        cells = Columns.stacked(_cells(rng, epoch.axis, n, infinite=infinite))
         whole = ruler.worst(cells)
-        alone = ruler.by_value(cells.reshape(len(cells), n, 1))
+        alone = ruler.by_value(cells.then(lambda sums: sums.reshape(-1, 1)))
         amounts = [one.epsilon for one in alone]
         largest = None if None in amounts else max(a for a in amounts if a is not None)
         assert whole.epsilon == largest == alone[whole.cell].epsilon

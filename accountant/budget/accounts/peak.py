@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -307,25 +307,45 @@ def most_spent(gate: Filter, limit: Limit, columns: Sequence[Integers]) -> tuple
     ``columns`` of the sums of epsilons and along the lines of ``gate``. Of equals it is the one
     with the larger sums, then the first. A sum above ``LARGEST`` has an infinite charge.
 
-    Floats find the cells that come into question; among those it is exact.
+    Where one cell has the largest sum of each column, it is the first such cell. Else the cells
+    that have spent least are left out by whole numbers, and floats find those that come into
+    question of the others; among those it is exact.
     """
-    top = int(columns[0].argmax())
-    places: Sequence[int] = [top]
-    if any(column[top] < column.max() for column in columns[1:]):
-        about, slack = gate.roughly(limit, columns[0], columns[1:])
-        kept = np.flatnonzero(about >= about.max() - 2 * slack)
-        rows = np.stack([column[kept] for column in columns])
-        _, first = np.unique(rows, axis=1, return_index=True)
-        places = kept[first].tolist()
 
     def spent(sums: Sequence[int]) -> int:
         finite = [None if one > LARGEST else one for one in sums]
         found = gate.spent(limit, finite[0], finite[1:])
         return sums[0] if found is None else found
 
+    tops = [int(column.argmax()) for column in columns]
+    places: Sequence[int] = tops[:1]
+    if any(column[tops[0]] < column[top] for column, top in zip(columns, tops, strict=True)):
+        least = max(spent([int(column[top]) for column in columns]) for top in tops)
+        kept = _spending(gate, limit, columns, least)
+        columns_kept = [column[kept] for column in columns]
+        about, slack = gate.roughly(limit, columns_kept[0], columns_kept[1:])
+        near = np.flatnonzero(about >= about.max() - 2 * slack)
+        rows = np.stack([column[near] for column in columns_kept])
+        _, first = np.unique(rows, axis=1, return_index=True)
+        places = kept[near[first]].tolist()
+
     each = [[int(column[at]) for column in columns] for at in places]
     *key, minus = max((spent(sums), *sums, -at) for sums, at in zip(each, places, strict=True))
     return (*key, -minus)
+
+
+def _spending(
+    gate: Filter, limit: Limit, columns: Sequence[Integers], least: int
+) -> NDArray[np.intp]:
+    """Return the places of the cells that may have spent ``least`` or more, among them all that
+    have: what a cell has spent is at most its sum of epsilons, and at most what each line shows.
+    """
+    may: Mask = columns[0] >= least
+    for line, sums in zip(gate.lines(limit) if least > 0 else (), columns[1:], strict=False):
+        # Up to this sum the line shows less; one above LARGEST is infinite, and bounds nothing.
+        less = min((line.d * (least - 1) - line.b) // line.a, LARGEST)
+        may &= sums > max(-1, less)
+    return np.flatnonzero(may)
 
 
 def deciding(
@@ -362,20 +382,58 @@ def times(reading: Reading, charge: Charge, capacity: Capacity) -> int:
     cell.
     """
     rows = rows_of(charge.axis, capacity.currencies)
+    along = zip(rows, capacity.along, strict=True)
+    basic = [_Room.of(charge, row, most) for row, most in ((_EPSILON, capacity.epsilon), *along)]
+    own = _Room.of(charge, _DELTA, capacity.own_delta)
     fewest = []
     for part in reading.parts:
-        basic = _times(part, charge, _EPSILON, capacity.epsilon)
-        for row, most in zip(rows, capacity.along, strict=True):
-            basic = np.maximum(basic, _times(part, charge, row, most))
-        own = _times(part, charge, _DELTA, capacity.own_delta)
-        fewest.append(int(np.minimum(basic, own).min()))
+        fewest.append(int(own.times(sums_of(part, _DELTA).max())))
+        fewest.append(_fewest(basic, [sums_of(part, room.row) for room in basic]))
     return min(fewest)
 
 
-def _times(part: Part, charge: Charge, row: int, capacity: int) -> Integers:
-    one = charge.finite[row]
-    closed = part.infinite_row(row) > 0
-    left = np.where(closed, -1, min(capacity, LARGEST) - part.row(row))
-    if charge.infinite[row]:
-        return np.zeros_like(left)
-    return np.where(left < 0, 0, left // one if one else np.iinfo(np.int64).max)
+class _Room(NamedTuple):
+    """What a row may come to, and what a charge adds to it each time; None if that is infinite."""
+
+    row: int
+    most: int
+    each: int | None
+
+    @classmethod
+    def of(cls, charge: Charge, row: int, capacity: int) -> _Room:
+        each = None if charge.infinite[row] else charge.finite[row]
+        return cls(row, min(capacity, LARGEST), each)
+
+    def times(self, sums: Any) -> Integers:
+        """Return how many times the charge fits beside ``sums``, which are infinite above
+        ``LARGEST``.
+        """
+        left = self.most - np.asarray(sums, dtype=np.int64)
+        often = np.iinfo(np.int64).max if self.each == 0 else left // (self.each or 1)
+        return np.where((left < 0) | (self.each is None), 0, often)
+
+    def beyond(self, times: int) -> int:
+        """Return the largest sum beside which the charge fits ``times`` times, if any does."""
+        return self.most - times * (self.each or 0) if self.each is not None else -1
+
+
+def _fewest(rooms: Sequence[_Room], columns: Sequence[Integers]) -> int:
+    """Return how often a charge fits on every cell, where on each the row with most room counts.
+
+    It fits least often where sums are large. So only cells are looked at that have less room, in
+    every row, than that which has the largest sum of one row.
+    """
+    tops = [int(column.argmax()) for column in columns]
+    found = _most_room(rooms, [column[tops] for column in columns])
+    if not found:
+        return 0
+    less = [column > room.beyond(found) for room, column in zip(rooms, columns, strict=True)]
+    among = np.flatnonzero(np.logical_and.reduce(less))
+    if not among.size:
+        return found
+    return min(found, _most_room(rooms, [column[among] for column in columns]))
+
+
+def _most_room(rooms: Sequence[_Room], columns: Sequence[Integers]) -> int:
+    each = [room.times(column) for room, column in zip(rooms, columns, strict=True)]
+    return int(np.maximum.reduce(each).min())

@@ -267,6 +267,29 @@ class Sums:
         """Return all finite sums (rows, *sides)."""
         return self._whole(self._arrays()[0], self.everyone)
 
+    def row(self, row: int, *, infinite: bool = False) -> Integers:
+        """Return the finite sums of a row, or the numbers of ``infinite`` charges: of all cells or
+        classes (*sides), or one that stands for all where they are alike ().
+        """
+        beside = (self.everyone_infinite if infinite else self.everyone)[row]
+        if self._touched is not None:
+            held = self._touched[2 if infinite else 1]
+            if held is None:
+                return np.array(beside)
+            cells = np.full(prod(self.shape), beside, dtype=np.int64)
+            cells[self._touched.places] += held[row]
+            return cells.reshape(self.shape)
+        kept = self._infinite if infinite else self._cells
+        if kept is None:
+            return np.array(beside)
+        if self.classes is None:
+            found: Integers = kept[row]
+        else:
+            columns = self._columns(kept[row : row + 1], slice(0, self.classes.count))
+            assert columns is not None  # noqa: S101 for the type checker
+            found = columns[0]
+        return found + beside if beside else found
+
     def stacked(self) -> Integers:
         """Return all finite sums, below them the numbers of infinite charges (2 x rows, *sides)."""
         cells, counts = self._arrays()
@@ -586,10 +609,29 @@ class Sums:
         return (
             self.everyone == other.everyone
             and self.everyone_infinite == other.everyone_infinite
-            and (self.flat or bool(np.equal(*_comparable(self, other)).all()))
+            and (self.flat or _same_cells(self, other))
         )
 
     __hash__ = None  # type: ignore[assignment] # it changes
+
+
+def _same_cells(one: Sums, other: Sums) -> bool:
+    """Return whether all cells hold the same, beside the same sums of everyone."""
+    arrays = one._cells, other._cells, one._infinite, other._infinite
+    if one.classes is not None or arrays[0] is None or arrays[1] is None:
+        return bool(np.equal(*_comparable(one, other)).all())
+    pairs = (arrays[:2], arrays[2:])  # row by row, until one differs: there may be a million cells
+    return all(_same_rows(mine, theirs) for mine, theirs in pairs)
+
+
+def _same_rows(mine: Integers | None, theirs: Integers | None) -> bool:
+    """Return whether two arrays are the same; None holds nothing."""
+    if mine is theirs:
+        return True
+    if mine is None or theirs is None:
+        some = mine if mine is not None else theirs
+        return some is None or not some.any()
+    return all(map(np.array_equal, mine, theirs))
 
 
 def _comparable(*both: Sums) -> Iterator[Integers]:

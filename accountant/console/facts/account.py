@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from accountant.budget.accounts.part import Integers
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.state import ALL, Counted, State
 from accountant.console.facts.accounts import UsualFacts, forecast_of, tightest, usual
-from accountant.console.facts.groups import Groups, cells_of, groups
+from accountant.console.facts.groups import Groups, groups
 from accountant.console.facts.pace import Forecast
 from accountant.console.facts.rules_then import (
     LimitThen,
@@ -175,7 +175,7 @@ def account(
     if counted is None and rule:
         return None
     there = state.datasets.get(dataset)
-    sums = None if counted is None else cells_of(state, counted)
+    sums = None if counted is None else state.seen(counted.key).used
     before, past = _moment(page, counted, at)
     used = usual(state, followed.activity, dataset, page.now)
     others = [other(page, one) for one in whole if counted is None or one.key != counted.key]
@@ -227,7 +227,7 @@ def _chosen(page: Page, whole: Sequence[Counted], dataset: str, rule: str) -> Co
     return max(named, key=lambda one: one.key.dataset == dataset, default=None)
 
 
-def _limit(page: Page, counted: Counted, dataset: str, cells: Integers) -> Limit:
+def _limit(page: Page, counted: Counted, dataset: str, used: Sums) -> Limit:
     state, (rule, epoch, key) = page.followed.state, counted
     total = balance_of(page, counted)
     part, found = unlocked_part(state, counted), period(state, epoch)
@@ -250,8 +250,8 @@ def _limit(page: Page, counted: Counted, dataset: str, cells: Integers) -> Limit
         total=total,
         since=rfc3339(epoch.since),
         carried=epoch.carried,
-        worst=worst_group(state, counted, cells) if cells.ndim > 2 or state.classes else {},
-        gates=tuple(_gate(one, rule.filter.name) for one in ladder(state, counted, cells)),
+        worst={} if used.flat else worst_group(state, counted, used),
+        gates=tuple(_gate(one, rule.filter.name) for one in ladder(state, counted, used)),
         forecast=forecast_of(page, counted, total),
     )
 

@@ -6,7 +6,7 @@ are on the other dimensions. Of a dimension of many values the most charged ones
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
@@ -14,10 +14,11 @@ import numpy as np
 from msgspec import Struct
 
 from accountant.budget.accounts.part import Integers
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.selection import Box, ordered, side_of
 from accountant.budget.state import Counted, State
-from accountant.privacy.units import SURE, Currency, amount, show
-from accountant.reporting.peak_cell import ByValue, Region, Ruler, Split, Worst
+from accountant.privacy.units import Currency, amount, show
+from accountant.reporting.peak_cell import ByValue, Columns, Region, Ruler, Split, Worst, as_one
 
 MOST_ROWS: Final = 24
 MOST_COLUMNS: Final = 12
@@ -55,11 +56,11 @@ class Groups(Struct, frozen=True):
 
 
 def groups(
-    state: State, counted: Counted, by: Sequence[str], sums: Integers | None = None
+    state: State, counted: Counted, by: Sequence[str], used: Sums | None = None
 ) -> Groups | None:
     """Return the use of a limit by the dimensions ``by``, of which unknown ones are passed over;
     the first ones of the population where fewer than two are named. None without a dimension.
-    ``sums``: what ``cells_of`` returns, if that is known.
+    ``used``: the sums of the account, if they are known.
     """
     people = state.people()
     names = [name for name, _ in people.dimensions]
@@ -67,7 +68,7 @@ def groups(
     axes = [names.index(name) for name in [*known, *(n for n in names if n not in known)][:2]]
     if not axes:
         return None
-    cells = _Cells(state, counted, cells_of(state, counted) if sums is None else sums)
+    cells = _Cells(state, counted, used or state.seen(counted.key).used)
     chosen = [
         cells.chosen(axis, most)
         for axis, most in zip(axes, (MOST_ROWS, MOST_COLUMNS), strict=False)
@@ -86,32 +87,15 @@ def groups(
     )
 
 
-def cells_of(state: State, counted: Counted) -> Integers:
-    """Return the sums of an account (rows, ...), of all cells or classes; one that stands for all
-    where nothing narrower than everyone was ever charged.
-    """
-    used = state.seen(counted.key).used
-    if used.flat and counted.rule.subjects is None:
-        one = [*used.everyone, *used.everyone_infinite]
-        return np.array(one, dtype=np.int64).reshape(-1, 1)
-    return used.stacked()
-
-
 class _Cells:
     """The cells that a limit is about, read as it reads them."""
 
-    def __init__(self, state: State, counted: Counted, sums: Integers) -> None:
+    def __init__(self, state: State, counted: Counted, used: Sums) -> None:
         rule, people = counted.rule, state.people()
         self.box: Box = rule.box(people)
         self._region = Region(state.classes, None if rule.subjects is None else self.box)
         self._ruler = Ruler(rule, counted.epoch)
-        # Only the sums that are compared: every pass over a million cells counts.
-        known = self._ruler.axis
-        axis = *SURE, *self._ruler.capacity.currencies
-        rows = [known.index(currency) for currency in axis]
-        self._sums: Integers = sums[[*rows, *(len(known) + row for row in rows)]]
-        self._ruler.axis = axis
-        self._alike = self._sums.shape[1:] == (1,)
+        self._used, self._sums, self._alike = used, Columns.of(used), used.flat
 
     def chosen(self, axis: int, most: int) -> tuple[list[int], str]:
         """Return the positions that are shown of a dimension, at most so many, in their order, and
@@ -130,24 +114,30 @@ class _Cells:
     def by_two(self, axes: Sequence[int], shown: Sequence[list[int]]) -> list[Place]:
         """Return the place of each pair of positions, row by row."""
         if self._alike:
-            worst = self._ruler.worst(self._sums)
+            worst = self._ruler.worst(as_one(self._used))
             return [self._place(worst)] * prod(map(len, shown))
         if self._region.classes is None:
-            split: Split = self._of_cells(axes, shown)
+            split: Split = self._sums.then(self._taken(axes, shown))
         else:
             split = [ByValue(self._sums, self._classes(axes, shown))]
         return list(map(self._place, self._ruler.by_value(split)))
 
-    def _of_cells(self, axes: Sequence[int], shown: Sequence[list[int]]) -> Integers:
+    def _taken(
+        self, axes: Sequence[int], shown: Sequence[list[int]]
+    ) -> Callable[[Integers], Integers]:
+        """Return what makes (places, rest) of the sums of all cells."""
         sides = [list(ordered(side)) for side in self.box]
         for axis, positions in zip(axes, shown, strict=True):
             sides[axis] = positions
-        sums = self._sums
-        for axis, side in enumerate(sides):
-            if len(side) < sums.shape[axis + 1]:
-                sums = sums.take(side, axis=axis + 1)
-        first = np.moveaxis(sums, [axis + 1 for axis in axes], range(1, len(axes) + 1))
-        return first.reshape(len(sums), prod(map(len, shown)), -1)
+
+        def taken(sums: Integers) -> Integers:
+            for axis, side in enumerate(sides):
+                if len(side) < sums.shape[axis]:
+                    sums = sums.take(side, axis=axis)
+            first = np.moveaxis(sums, axes, range(len(axes)))
+            return first.reshape(prod(map(len, shown)), -1)
+
+        return taken
 
     def _classes(self, axes: Sequence[int], shown: Sequence[list[int]]) -> list[Integers]:
         classes = self._region.classes

@@ -10,18 +10,26 @@ from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from accountant.budget.rules.allotment import AllotmentRule
-from accountant.budget.state import AccountKey, Counted
+from accountant.budget.state import AccountKey, Counted, State
 from accountant.reporting.desk import Page
 from accountant.reporting.following import Followed
 from accountant.reporting.statement import Balance, balances
 
 
 class _Standing(NamedTuple):
-    """A balance after the last event that changed it, and at a stamp, if it changes with time."""
+    """A balance after the last event that changed it, from one stamp until before another, None if
+    time alone does not change it any more.
+    """
 
     changed: int
     now: int
+    until: int | None
     balance: Balance
+
+    def holds(self, changed: int, now: int) -> bool:
+        """Return whether it is the balance at a stamp, too."""
+        then = self.now <= now and (self.until is None or now < self.until)
+        return changed == self.changed and then
 
 
 class _Known:
@@ -41,11 +49,18 @@ def balance_of(page: Page, counted: Counted) -> Balance:
     changes, known = followed.changes, _KNOWN.get(followed)
     if known is None or known.everything != changes.everything:
         known = _KNOWN[followed] = _Known(changes.everything)
-    # Time alone changes a window, and what allotments keep.
-    timed = counted.epoch.window is not None or any(followed.state.keeping(key))
-    now = page.now if timed or isinstance(counted.rule, AllotmentRule) else 0
-    at, found = (changes.last(key.dataset), now), known.balances.get(key)
-    if found is None or found[:2] != at:
-        [balance] = balances(followed.state, counted, None)
-        found = known.balances[key] = _Standing(*at, balance)
+    changed, found = changes.last(key.dataset), known.balances.get(key)
+    if found is None or not found.holds(changed, page.now):
+        [balance] = balances(followed.state, counted, None, followed.burndowns.held.of)
+        until = _until(followed.state, counted, page.now)
+        found = known.balances[key] = _Standing(changed, page.now, until, balance)
     return found.balance
+
+
+def _until(state: State, counted: Counted, now: int) -> int | None:
+    """Return the stamp from which time alone may change the balance of an account; None if never.
+    It changes a window when something has passed, and what allotments keep at any time.
+    """
+    if any(state.keeping(counted.key)) or isinstance(counted.rule, AllotmentRule):
+        return now + 1
+    return state.seen(counted.key).rises(max(state.time, now))

@@ -32,7 +32,7 @@ from accountant.ledger.events import Event
 from accountant.privacy.filters import Line
 from accountant.privacy.units import SURE, Axis
 from accountant.reporting.history import ADOPTED, BOOKING, REVALUED, SETTLING
-from accountant.reporting.peak_cell import Region, Ruler
+from accountant.reporting.peak_cell import Columns, Region, Ruler
 from accountant.reporting.periods.cell import ALL_GRANTS, CellBook, Held, minus
 from accountant.reporting.statement import balances, scopes
 from accountant.reporting.texts import Texts
@@ -133,13 +133,15 @@ def _gravity(state: State, counted: Counted) -> tuple[bool, bool, float, str]:
 def _peak(state: State, key: AccountKey, counted: Counted | None) -> Cell:
     """Return the first of the cells that have used most."""
     sums, classes = state.seen(key).used, state.classes
-    cells = sums.stacked()
     if counted is None:
-        axis = state.account(key).axis
-        flat = cells.reshape(len(cells), -1)
-        worst = int(np.lexsort((-flat[0], -flat[len(axis)]))[0])
+        infinite, finite = (
+            np.broadcast_to(sums.row(0, infinite=counts), sums.sides).reshape(-1)
+            for counts in (True, False)
+        )
+        among = np.flatnonzero(infinite == infinite.max())
+        worst = int(among[finite[among].argmax()])
     else:
-        worst = Ruler(counted.rule, counted.epoch).worst(cells).cell
+        worst = Ruler(counted.rule, counted.epoch).worst(Columns.of(sums)).cell
     shape = state.people().shape
     if classes is not None:
         about = Region(classes)

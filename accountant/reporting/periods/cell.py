@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from accountant.budget.accounts.classes import Cell
-from accountant.budget.accounts.part import Integers
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import ADMITTED, RESERVED
@@ -20,6 +19,7 @@ from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.budget.state import AccountKey, State
 from accountant.ledger.events import Event
 from accountant.reporting.history import ADOPTED, RECOVERED, SETTLING
+from accountant.reporting.peak_cell import Columns
 
 ALL_GRANTS: Final = frozenset(
     {
@@ -47,9 +47,10 @@ class Held(NamedTuple):
         """What is used and not reserved."""
         return minus(self.used, self.reserved)
 
-    def column(self, *, spent: bool = False) -> Integers:
-        """Return the sums as a rule reads cells: (rows, 1)."""
-        return np.array(self.spent if spent else self.used, dtype=np.int64).reshape(-1, 1)
+    def column(self, *, spent: bool = False) -> Columns:
+        """Return the sums as a rule reads those of one cell."""
+        sums = np.array(self.spent if spent else self.used, dtype=np.int64)
+        return Columns.stacked(sums.reshape(-1, 1))
 
 
 def minus(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
