@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from alembic import command
 from alembic.config import Config
@@ -22,11 +22,14 @@ from accountant.config import shipped
 from accountant.store import postgres, translated
 from accountant.store.ledgers import parsed, shown, sqlite_path
 from accountant.store.sqlite import file_lock, reader, writer
+from accountant.store.tables import METADATA
 from accountant.store.whole import made_folder
 
 Phase = Literal["all", "pre", "post"]
 PHASES: Final = ("all", "pre", "post")
 _NEWEST: Final = "head"
+_READABLE: Final = "SELECT has_table_privilege(to_regclass('alembic_version'), 'SELECT')"
+"""NULL where there is no such table."""
 
 
 def migrate(url: str, owner_url: str = "", phase: Phase = "all") -> bool:
@@ -166,15 +169,42 @@ def _after(revision: str | None) -> list[Script]:
     return scripts[0 if revision is None else done.index(revision) + 1 :]
 
 
-def schema_of(url: str) -> tuple[str | None, list[str]]:
-    """Return the version of the database's schema, None if it has none, and the versions that this
-    program knows, the newest first. Raises ValueError, StoreError.
+class Found(NamedTuple):
+    """What was found of a database's schema."""
+
+    version: str | None
+    """Its last migration; None if it has none, or if ``missing`` says what could be seen."""
+    known: list[str]
+    """The migrations of this program, the newest first."""
+    missing: list[str] | None = None
+    """Where this role may not read the version, as the service's on PostgreSQL: the tables and
+    columns of this program that are not there.
     """
+
+
+def schema_of(url: str) -> Found:
+    """Look at the schema of the database at ``url``. Raises ValueError, StoreError."""
     known = [one.revision for one in reversed(_all())]
     server = parsed(url).get_backend_name() != "sqlite"
     engine = postgres.engine(parsed(url), pool=1) if server else reader(url)
     try:
         with translated(), engine.connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision(), known
+            if server and connection.exec_driver_sql(_READABLE).scalar_one() is False:
+                return Found(None, known, _missing(connection))
+            return Found(MigrationContext.configure(connection).get_current_revision(), known)
     finally:
         engine.dispose()
+
+
+def _missing(connection: Connection) -> list[str]:
+    """Name the tables and columns of this program that a database has not."""
+    tables = inspect(connection).get_multi_columns()
+    there = {table: {one["name"] for one in columns} for (_, table), columns in tables.items()}
+    needed = {table.name: [one.name for one in table.columns] for table in METADATA.sorted_tables}
+    missing: list[str] = []
+    for table, columns in needed.items():
+        if table not in there:
+            missing.append(table)
+        else:
+            missing += [f"{table}.{name}" for name in columns if name not in there[table]]
+    return missing

@@ -380,7 +380,18 @@ def test_a_role_that_could_rewrite(made: World, hosted: Hosted) -> None:
     """A service that reaches PostgreSQL as the owner of the tables is told what to set."""
     one = faults(chosen(made, database_url=hosted.owner_url))["rights"]
     assert (one.status, "could rewrite" in one.text) == ("look", True)
-    assert "rights" not in faults(chosen(made, database_url=hosted.url))
+    found = {one.check: one.status for one in examine(chosen(made, database_url=hosted.url))}
+    assert (found["database"], found["schema"], found["rights"]) == ("fine", "fine", "fine")
+
+
+def test_a_schema_that_the_role_may_not_ask_for(made: World, hosted: Hosted) -> None:
+    """The service's role on PostgreSQL cannot read the schema's version: what the tables lack is
+    named.
+    """
+    hosted.run("DROP TABLE session", "ALTER TABLE alert DROP COLUMN due", role="owner")
+    one = faults(chosen(made, database_url=hosted.url))["schema"]
+    assert (one.status, one.text) == ("wrong", "it lacks alert.due, session")
+    assert "accountant migrate" in one.do
 
 
 @pytest.fixture

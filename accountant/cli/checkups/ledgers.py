@@ -38,13 +38,18 @@ def database(chosen: Settings) -> Iterator[Finding]:
         yield wrong("database", f"there is no database at {url}", "Run `accountant migrate`.")
         return
     try:
-        found, known = schema_of(url)
+        found, known, missing = schema_of(url)
     except StoreError as error:
         text = f"{shown(url)} cannot be read: {error}"
         yield wrong("database", text, "Start the server, or correct ACCOUNTANT_DATABASE_URL.")
         return
     yield fine("database", f"{shown(url)} answers")
-    if found == known[0]:
+    if missing:
+        text = f"it lacks {', '.join(missing)}"
+        yield wrong("schema", text, do)
+    elif missing is not None:
+        yield fine("schema", "it has every table and column that this program needs")
+    elif found == known[0]:
         yield fine("schema", f"its schema is {found}, which this program is for")
     elif found in known:
         yield wrong("schema", f"its schema is {found}, and this program needs {known[0]}", do)
