@@ -47,6 +47,12 @@ def backup(
         )
     _show(manifest)
     common.say(f"wrote {file}: {file.stat().st_size:,} bytes")
+    if _signed(manifest) and not any(name.endswith(".key") for name in manifest.vault):
+        common.say(
+            f"warning: {file} holds no signing key, and ledgers of the database were signed: "
+            f"{chosen.home / 'vault'} has none. Name the service's home folder (ACCOUNTANT_HOME)",
+            "yellow",
+        )
     if passphrase is None and manifest.vault:
         common.say(
             f"warning: {file} holds the signing keys in clear. Whoever reads it can sign another "
@@ -107,6 +113,11 @@ def restore(
 def _show(manifest: Manifest) -> None:
     for name, end in manifest.ledgers.items():
         common.show(f"{name}: {end.size} events, root {end.root}", soft_wrap=True)
+
+
+def _signed(manifest: Manifest) -> bool:
+    """Whether the database that was copied holds a signed head."""
+    return any(part.rows for part in manifest.parts if part.table == "checkpoint")
 
 
 def _passphrase(file: Path | None) -> bytes | None:

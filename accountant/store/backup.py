@@ -162,8 +162,8 @@ def _revision(connection: Connection) -> str:
             found = MigrationContext.configure(connection).get_current_revision()
     except StoreError as error:
         raise StoreError(
-            f"the format of the database cannot be read ({error}): set ACCOUNTANT_OWNER_URL to the "
-            "owner of the tables, as for `accountant migrate`"
+            f"the format of the database cannot be read ({error}): run `accountant migrate` again, "
+            "which lets the service's role read it, or set ACCOUNTANT_OWNER_URL as for `migrate`"
         ) from error
     if found is None:
         raise StoreError("the database has no tables: create them with `accountant migrate`")

@@ -177,8 +177,8 @@ class Found(NamedTuple):
     known: list[str]
     """The migrations of this program, the newest first."""
     missing: list[str] | None = None
-    """Where this role may not read the version, as the service's on PostgreSQL: the tables and
-    columns of this program that are not there.
+    """Where this role may not read the version, as 0.2.0 left the service's on PostgreSQL: the
+    tables and columns of this program that are not there.
     """
 
 

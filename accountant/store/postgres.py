@@ -324,6 +324,7 @@ def grant(connection: Connection, role: str) -> None:
         f"GRANT USAGE ON SCHEMA {schema} TO {name}",
         f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {name}, PUBLIC",
         *(f"GRANT {rights} ON {schema}.{table} TO {name}" for table, rights in RIGHTS.items()),
+        f"GRANT SELECT ON {schema}.alembic_version TO {name}",  # backup and doctor ask for it
     ):
         connection.exec_driver_sql(statement)
 

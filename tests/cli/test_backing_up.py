@@ -40,6 +40,19 @@ def test_from_one_machine_to_the_next(world: Callable[..., Any], tmp_path: Path)
     assert (again.code, "accountant.db is there" in again.err) == (2, True), again
 
 
+def test_a_copy_without_the_keys_says_so(world: Callable[..., Any], tmp_path: Path) -> None:
+    """A backup that is run where the service's home folder is not lacks the signing keys: the
+    command names the folder that it looked into.
+    """
+    made = world().hospital()
+    copy, elsewhere = str(tmp_path / "copy.tar"), str(tmp_path / "elsewhere")
+    words = ("--home", elsewhere, "--database-url", made.url, "backup", copy)
+    assert "warning" not in at(tmp_path, *words).err
+    made.publisher.sign("fair")
+    done = at(tmp_path, *words)
+    assert (done.code, f"{elsewhere}/vault has none" in done.err) == (0, True), done
+
+
 def test_a_phase_is_named_as_it_is(world: Callable[..., Any], tmp_path: Path) -> None:
     """``migrate`` says which phases there are, and what it did in one."""
     world().service.close()

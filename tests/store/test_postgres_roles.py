@@ -72,9 +72,7 @@ def test_a_replica_session_does_not_pass_the_triggers(filled: Hosted) -> None:
 
 
 def test_the_service_has_no_other_right(filled: Hosted) -> None:
-    """The service's role has exactly the rights it needs: it makes nothing, alters nothing, and
-    does not see what the migrations keep.
-    """
+    """The service's role has exactly the rights it needs: it makes nothing and alters nothing."""
     for statement in (
         "CREATE TABLE mine (a int)",
         "DROP TABLE event",
@@ -84,7 +82,7 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
         "CREATE OR REPLACE FUNCTION accountant_append_only() RETURNS trigger LANGUAGE plpgsql"
         " AS 'BEGIN RETURN NEW; END'",
         "ALTER TABLE text SET (autovacuum_enabled = off)",
-        "SELECT * FROM alembic_version",
+        "UPDATE alembic_version SET version_num = '0001'",
         "SET session_replication_role = replica",
         "GRANT UPDATE ON event TO PUBLIC",
         "UPDATE ledger_head SET ledger = 'other'",
@@ -111,6 +109,7 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
             for right in ("SELECT", "INSERT", "DELETE")
         ),
         *((t, r) for t in ("alert", "alert_mute", "key_use") for r in ("SELECT", "INSERT")),
+        ("alembic_version", "SELECT"),
     }
     columns = filled.run(
         "SELECT table_name, column_name FROM information_schema.column_privileges"
