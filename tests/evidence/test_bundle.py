@@ -265,7 +265,7 @@ def test_no_claim_takes_memory_or_time(data: bytes) -> None:
     members = members_of(data)
     manifest = orjson.loads(members[0][1])
     tree, entries = manifest["tree"], manifest["entries"]
-    start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for size in (2**32, 2**40 - 256, 2**40, 2**52, 2**53 - 1):
         assert is_found(claims(members, tree=tree | {"size": size}))
         whole = entries | {"count": size}
@@ -277,7 +277,7 @@ def test_no_claim_takes_memory_or_time(data: bytes) -> None:
         assert is_found(packed([*members[:-1], ("texts/000", texts + line + b"\n")]))
     for size in (b"77777777777", b"00000000-01", b"0o000000001", b"\xff" * 11):
         assert is_found(data[:124] + size + data[135:])
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kilobytes
 
 

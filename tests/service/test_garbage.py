@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Iterator
 from itertools import count
+from math import inf
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from accountant.budget.decide import decide
 from accountant.budget.errors import Problem
 from accountant.budget.state import State
 from accountant.door.messages import Request
+from accountant.runtime import dispatcher
 from accountant.runtime.command_queue import Waiting, tell
 from accountant.store import StoreError
 
@@ -107,6 +109,7 @@ def test_a_state_that_is_dropped_is_gone(busy: World, monkeypatch: pytest.Monkey
     busy.service.state("fair")
     book = busy.service._projections.of("fair")
     monkeypatch.setattr(busy.service.ledgers, "commit", fail)
+    monkeypatch.setattr(dispatcher, "_LONGEST", inf)  # one batch, also where the machine is busy
     before = weakref.ref(book.state)
     some = crowd(busy, 60, make("register_dataset", id="e", namespace="n", name="e"))
     busy.service.dispatcher.answer("fair", some)

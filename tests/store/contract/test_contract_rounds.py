@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 from unittest.mock import Mock
 
@@ -23,6 +24,7 @@ from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import Outcome
 from accountant.budget.state import State
+from accountant.runtime import dispatcher
 from accountant.runtime.command_queue import Waiting, settle
 from accountant.runtime.service import Answer, Service
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown
@@ -54,9 +56,11 @@ def grants(prefix: str, *epsilons: str) -> list[Envelope]:
 
 
 def together(service: Service, asked: list[Envelope], ledger: str = "fair") -> list[Any]:
-    """What each is told, decided in one batch."""
+    """What each is told, decided in one batch: none is cut off because the machine is busy."""
     batch = [Waiting(one, settle(Future[Answer]())) for one in asked]
-    service.dispatcher.answer(ledger, batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatcher, "_LONGEST", inf)
+        service.dispatcher.answer(ledger, batch)
     return [one.outcome for one in batch]
 
 
@@ -448,6 +452,27 @@ def test_a_retry_reads_its_events_once(
     again = together(made.service, [asked] * 3)
     assert again == [told._replace(repeated=True)] * 3
     assert {name: one.call_count for name, one in counted.items()} == expected
+
+
+def test_a_batch_that_takes_long_is_committed_in_parts(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a commit has waited long enough, the commands that are left go into the next: each is
+    answered once, in order, and a problem among them concerns no other.
+    """
+    monkeypatch.setattr(dispatcher, "_LONGEST", 0.0)
+    commits = Mock(side_effect=made.service.ledgers.append_now)
+    monkeypatch.setattr(made.service.ledgers, "append_now", commits)
+    asked = [*grants("k", "0.01", "0.02"), Envelope("pipe", CommitGrant(grant="g999"), "c")]
+    batch = [Waiting(one, lambda _: None) for one in [*asked, *grants("l", "0.03")]]
+    before = len(made.stored())
+    made.service.dispatcher.answer("fair", batch)
+    first, second, third, fourth = (one.outcome for one in batch)
+    assert isinstance(third, Problem)
+    told = [one.entries[0].sequence for one in (first, second, fourth)]
+    assert told == [before, before + 1, before + 2]
+    assert commits.call_count == 3
+    clean(made)
 
 
 @pytest.mark.parametrize("way", [failed, crashed, lost, done, moved])
