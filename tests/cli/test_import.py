@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import SERVICE, Forked
 from here import accountant
 from support import World, ask, laplace, make
 
@@ -43,18 +41,10 @@ class Importing:
                 at = f"2026-03-02T10:00:{number // 3 % 60:02}Z"
                 file.write(json.dumps(ask(laplace("0.001"), ran_at=at, **more)) + "\n")
 
-    def start(self, *words: str, stdin: Any = None) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> Forked:
         """Starts an import in a process of its own."""
-        program = "from accountant.cli import main; main()"
-        command = [sys.executable, "-c", program, "import", *words, "-p", "fair", "--json"]
-        return subprocess.Popen(
-            command,
-            env=os.environ | self.where,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        words = ("import", *words, "-p", "fair", "--json")
+        return Forked(SERVICE, *words, environment=os.environ | self.where)
 
     def __call__(self, *words: str, code: int = 0) -> Any:
         """Runs an import of the file; what it says."""
@@ -83,8 +73,7 @@ def test_an_import_that_was_killed_goes_on(importing_: Importing) -> None:
     while not importing_.beside.exists() and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.close()
     there = importing_.recorded()
     counts = importing_()
     assert counts["recorded"] == LINES - there
@@ -113,8 +102,7 @@ def test_a_progress_file_is_bound_to_what_it_is_about(importing_: Importing) -> 
     process = importing_.start(str(importing_.file))
     while not importing_.beside.exists() and process.poll() is None:
         time.sleep(0.002)
-    process.kill()
-    process.communicate()
+    process.close()
     kept = importing_.beside.read_text() if importing_.beside.exists() else ""
     assert kept, "it was done before it could be stopped"
     there = importing_.recorded()
@@ -156,9 +144,9 @@ def test_what_was_imported_line_by_line_before_is_known(importing_: Importing) -
 def test_standard_input_is_imported_under_a_name(importing_: Importing) -> None:
     """What is piped in is put aside and read twice; it needs a name."""
     assert "--batch" in importing_("-", code=2)
-    with importing_.file.open() as file:
-        process = importing_.start("-", "--batch", "january", stdin=file)
-        said, _ = process.communicate(timeout=120)
+    process = importing_.start("-", "--batch", "january")
+    process.stdin.write(importing_.file.read_text())
+    said, _ = process.communicate()
     assert json.loads(said)["recorded"] == LINES
 
 
@@ -166,7 +154,7 @@ def test_two_imports_of_one_file_do_not_run_at_once(importing_: Importing) -> No
     """The second says so and records nothing."""
     first = importing_.start(str(importing_.file))
     second = importing_.start(str(importing_.file))
-    first.communicate(timeout=120)
-    second.communicate(timeout=120)
-    assert sorted([first.returncode, second.returncode]) in ([0, 0], [0, 2])
+    first.communicate()
+    second.communicate()
+    assert sorted([first.wait(), second.wait()]) in ([0, 0], [0, 2])
     assert importing_.recorded() == LINES

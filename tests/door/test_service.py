@@ -7,17 +7,16 @@ import resource
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from doors import answer, status, until
+from forked import SERVICE, Forked
 from support import Clock, World, ask, laplace
 
 from accountant.auth.keys import new_secret
@@ -44,8 +43,8 @@ time.sleep(1000)
 """Programs that keep everybody from writing to a SQLite file."""
 WAIT = 4
 IMPATIENT = f"""
-from accountant.store import ledgers
-ledgers.WAIT_MS = {WAIT * 1_000}
+from accountant.store import ledgers, sqlite
+ledgers.WAIT_MS = sqlite.WAIT_MS = {WAIT * 1_000}
 from accountant.__main__ import main
 main()
 """
@@ -55,7 +54,7 @@ main()
 class Service:
     """``accountant serve`` in a process, with a key of its pipeline."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, secret: str, log: Path) -> None:
+    def __init__(self, process: Forked, port: int, secret: str, log: Path) -> None:
         self.process, self.port, self.secret, self.log = process, port, secret, log
 
     def connect(self) -> socket.socket:
@@ -89,19 +88,15 @@ class Service:
 
 @contextmanager
 def serving(
-    url: str, secret: str, home: Path, files: int = 4_096, run: Sequence[str] = ("-m", "accountant")
+    url: str, secret: str, home: Path, files: int = 4_096, program: str = SERVICE
 ) -> Iterator[Service]:
     """The service; killed at the end if it has not ended."""
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, *run, "--home", str(home), "--database-url", url]
     log = home / "serve.log"
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "serve", "--port", str(port)],
-            stderr=output,
-        )
+    command = ("--home", home, "--database-url", url, "serve", "--port", port)
+    process = Forked(program, *command, errors=log)
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, most))
     service = Service(process, port, secret, log)
     try:
@@ -115,8 +110,7 @@ def serving(
         until(up, 30)
         yield service
     finally:
-        process.kill()
-        process.wait()
+        process.close()
 
 
 @pytest.fixture
@@ -135,7 +129,7 @@ def service(made: World, tmp_path: Path) -> Iterator[Service]:
 @pytest.fixture
 def impatient(made: World, tmp_path: Path) -> Iterator[Service]:
     """The service on it, that does not wait for a file for long."""
-    with serving(made.url, made.secrets["pipeline"], tmp_path, run=("-c", IMPATIENT)) as one:
+    with serving(made.url, made.secrets["pipeline"], tmp_path, program=IMPATIENT) as one:
         yield one
 
 
@@ -225,15 +219,10 @@ def test_no_secret_is_logged(service: Service) -> None:
 @contextmanager
 def stopped(held: str, path: Path) -> Iterator[None]:
     """A neighbour that is stopped while it holds the file."""
-    command = [sys.executable, "-c", HOLDING[held], str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as neighbour:
-        assert neighbour.stdout is not None
-        assert neighbour.stdout.readline() == b"held\n"
+    with Forked(HOLDING[held], path) as neighbour:
+        assert neighbour.stdout.readline() == "held\n"
         neighbour.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            neighbour.kill()
+        yield
 
 
 @pytest.mark.parametrize("held", HOLDING)

@@ -6,8 +6,6 @@ import io
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +14,7 @@ from pathlib import Path
 import pytest
 import structlog
 from forger import members_of
+from forked import SERVICE, ran
 from house import House, audit, many, reasons, resident
 from support import ask, cells_of, laplace, snapshot
 
@@ -263,14 +262,13 @@ def test_erase_from_the_command_line(house: Callable[..., House], tmp_path: Path
     made = resident(house())
     grant = made.grant(purpose=SECRET)
     environment = os.environ | {"ACCOUNTANT_HOME": str(made.home)}
-    command = [sys.executable, "-m", "accountant", "erase", "-p", "fair", "--reason", "law"]
-    run = [*command, "--event", str(grant.sequence)]
-    assert subprocess.run(run, env=environment, capture_output=True, check=False).returncode == 0
+    command = [SERVICE, "erase", "-p", "fair", "--reason", "law", "--event", grant.sequence]
+    assert ran(*command, environment=environment).code == 0
     with pytest.raises(NotFound):
         made.service.erase("fair", "officer", grant.sequence, None, "again")
-    failed = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
-    assert failed.returncode == 2
-    assert "no free text" in failed.stderr
+    failed = ran(*command, environment=environment)
+    assert failed.code == 2
+    assert "no free text" in failed.err
     assert SECRET.encode() not in files_of(made)
     assert reasons(audit(made.bundle())) == []
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from forked import ran
 from here import Said, accountant
 from house import ORIGIN, House, audit, backup, reasons, recovered, resident
 from support import ask, confirming, laplace, make
@@ -132,7 +131,6 @@ def test_a_lost_key_is_recovered_from(house: Callable[..., House]) -> None:
 
 KILLED = """
 import os, signal, sys
-sys.path[:0] = sys.argv[3:]
 from pathlib import Path
 from house import House, recovered
 from accountant.publishing import recovery
@@ -169,9 +167,8 @@ def test_a_recovery_that_was_killed(house: Callable[..., House], step: str) -> N
     made.commit(made.grant("0.5"))
     assert made.publisher.publish("fair") is not None
     made.put_back(copy).close()
-    command = [sys.executable, "-c", KILLED, str(made.home), step, str(HERE), str(HERE.parent)]
-    run = subprocess.run(command, cwd=HERE.parent.parent, capture_output=True, check=False)
-    assert run.returncode == -signal.SIGKILL, run.stderr
+    run = ran(KILLED, made.home, step)
+    assert run.code == -signal.SIGKILL, run.err
     again = made.again()
     with suppress(Conflict):  # nothing is left to do
         recovered(again)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from forked import Forked, ran
 from house import House, numbered, resident
 from support import Clock
 
@@ -49,7 +47,6 @@ def test_threads_sign_at_once(house: Callable[..., House]) -> None:
 
 SIGNER = """
 import sys
-sys.path[:0] = sys.argv[3:]
 from pathlib import Path
 from house import House
 house = House(Path(sys.argv[1]))
@@ -60,41 +57,23 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-HERE = Path(__file__).parent
-
-
-def start(script: str, *arguments: str) -> subprocess.Popen[str]:
-    """A process that runs ``script`` with the tests' modules at hand."""
-    command = [sys.executable, "-c", script, *arguments, str(HERE), str(HERE.parent)]
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=HERE.parent.parent,
-    )
-
-
 def test_processes_sign_at_once(house: Callable[..., House]) -> None:
     """Three processes on one home that never signed before: one first key, one row of checkpoints;
     every key that was adopted in the race is vouched for.
     """
     made = resident(house())
-    workers = [start(SIGNER, str(made.home), "10") for _ in range(3)]
+    workers = [Forked(SIGNER, made.home, 10) for _ in range(3)]
     for worker in workers:
-        assert worker.stdin is not None
         worker.stdin.write("go\n")
         worker.stdin.flush()
     for worker in workers:
-        _, errors = worker.communicate(timeout=120)
-        assert worker.returncode == 0, errors
+        _, errors = worker.communicate()
+        assert worker.wait() == 0, errors
     numbered(made)
 
 
 KILLED = """
 import os, signal, sys
-sys.path[:0] = sys.argv[3:]
 from pathlib import Path
 from house import House
 from accountant.store import vault
@@ -120,9 +99,7 @@ def test_killed_between_commit_and_vault(
     """
     made = resident(house())
     first = made.sign()
-    worker = start(KILLED, str(made.home), before)
-    worker.communicate(timeout=60)
-    assert worker.returncode == -signal.SIGKILL
+    assert ran(KILLED, made.home, before).code == -signal.SIGKILL
     assert made.vault.read("fair", "signed") == first.note
     second = made.service.ledgers.signed("fair")[-1]
     assert second.number == first.number + 1
@@ -181,7 +158,6 @@ def test_a_clock_that_jumps(house: Callable[..., House]) -> None:
 
 LOOP = """
 import sys
-sys.path[:0] = sys.argv[2:]
 from pathlib import Path
 from house import House
 house = House(Path(sys.argv[1]))
@@ -202,14 +178,12 @@ def test_killed_at_any_moment(house: Callable[..., House]) -> None:
     signed = [made.publisher.publish("fair")]
     dice = random.Random(20261121)  # noqa: S311
     for _ in range(6):
-        worker = start(LOOP, str(made.home))
-        assert worker.stdout is not None
+        worker = Forked(LOOP, made.home)
         assert worker.stdout.readline() == "ready\n"
         for _ in range(dice.randrange(5)):
             assert worker.stdout.readline() == "published\n"
         time.sleep(dice.uniform(0.0, 0.1))
-        worker.kill()
-        worker.communicate()
+        worker.close()
         again = made.again()
         assert again.publisher.publish("fair") is not None
         numbered(again)

@@ -7,8 +7,6 @@ import hmac
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import SERVICE, Forked, ran
 from places import File
 from receiving import Receiver
 from support import SECOND, Clock, World, ask, laplace
@@ -500,18 +499,16 @@ def test_a_running_service_tells(
     hook = {"url": receiver.url, "secret_file": str(secret)}
     file.write_text(json.dumps({"channels": [{"name": "officers", "webhook": hook}]}))
     spend(made, "1.6")
-    words = [sys.executable, "-m", "accountant", "serve", "--port", "0"]
     environment = os.environ | {
         "ACCOUNTANT_HOME": str(made.settings.home),
         "ACCOUNTANT_DATABASE_URL": made.url,
         "ACCOUNTANT_ALERTS": str(file),
         "ACCOUNTANT_ALERT_SECONDS": "0.2",
     }
-    with subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL) as process:
-        try:
-            assert receiver.come.wait(60)
-        finally:
-            process.terminate()
+    with Forked(SERVICE, "serve", "--port", 0, environment=environment) as process:
+        assert receiver.come.wait(60)
+        process.terminate()
+        assert process.wait() == 0
     [text] = said(receiver)
     assert text.startswith("fair: d has used 54 % of its limit")
 
@@ -546,8 +543,7 @@ def test_killed_between_sending_and_noting_it(
     secret.write_text(f"whsec_{base64.b64encode(KEY).decode()}")
     hook = {"url": receiver.url, "secret_file": str(secret)}
     config = {"channels": [{"name": "officers", "webhook": hook}]}
-    words = [sys.executable, "-c", KILLED, made.url, json.dumps(config)]
-    assert subprocess.run(words, check=False, timeout=60).returncode == -signal.SIGKILL
+    assert ran(KILLED, made.url, json.dumps(config)).code == -signal.SIGKILL
     assert len(receiver.got) == 1
     later = Clock(made.service.ledgers.open_alerts("fair")[0].due)
     monkeypatch.setattr(sending, "wall_clock", later)

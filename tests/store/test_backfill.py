@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from forked import Forked
 from support import logged
 
 from accountant.ledger.events import Entry, Event
@@ -294,17 +292,8 @@ print(commits)
 
 def test_services_that_share_a_file_copy_it_together(database: str, ledgers: Ledgers) -> None:
     """Three processes write and copy as fast as they can: nothing is lost, nothing damaged."""
-    folders = os.pathsep.join(map(str, Path(__file__).parents[:2]))
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, database, name],
-            env=os.environ | {"PYTHONPATH": folders},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in "abc"
-    ]
-    commits = [int(writer.communicate(timeout=60)[0]) for writer in writers]
+    writers = [Forked(WRITER, database, name) for name in "abc"]
+    commits = [int(writer.communicate()[0]) for writer in writers]
     for name, count in zip("abc", commits, strict=True):
         assert count > 20
         sound(database, ledgers, name, 3 * count)

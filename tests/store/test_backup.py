@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import subprocess
-import sys
 import tarfile
 import threading
 from base64 import b64encode
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import ran
 from places import Hosted, Place, copied, everything
 from support import World, ask, clean, laplace
 
@@ -326,9 +325,8 @@ def test_whole_or_not_at_all(
     file, home = tmp_path / "copy.tar", tmp_path / "elsewhere"
     file.write_bytes(backup_of(filled))
     url = f"sqlite:///{home}/accountant.db"
-    words = [sys.executable, "-c", program, url, str(home), str(file), number]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
+    done = ran(program, url, home, file, number)
+    assert done.code == code, done.err
     assert not (home / "accountant.db").exists()
     with file.open("rb") as handle:
         restore(url, home, handle)
@@ -345,8 +343,7 @@ def test_a_server_has_all_of_it_or_nothing(filled: World, hosted: Hosted, tmp_pa
     file, home = tmp_path / "copy.tar", tmp_path / "elsewhere"
     file.write_bytes(backup_of(filled))
     url = server.url("owner", name)
-    words = [sys.executable, "-c", KILLED, url, str(home), str(file), "5"]
-    assert subprocess.run(words, check=False).returncode == -9
+    assert ran(KILLED, url, home, file, 5).code == -9
     place = Hosted(server, name)
     tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
     assert place.run(tables) == [(0,)]

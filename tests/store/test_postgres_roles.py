@@ -5,12 +5,11 @@ the owner.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import psycopg
 import pytest
+from forked import SERVICE, Forked
 from places import TABLES, Hosted, everything
 from support import World, ask, laplace
 
@@ -195,17 +194,8 @@ def test_two_that_migrate_at_once(postgres: Server) -> None:
         "ACCOUNTANT_DATABASE_URL": postgres.url("app", "race"),
         "ACCOUNTANT_OWNER_URL": postgres.url("owner", "race"),
     }
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-m", "accountant", "migrate"],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    said = [run.communicate(timeout=60)[0] for run in runs]
+    runs = [Forked(SERVICE, "migrate", environment=env) for _ in range(2)]
+    said = ["".join(run.communicate()) for run in runs]
     assert sum("was created" in text for text in said) == 1, said
     assert sum("is up to date" in text for text in said) == 1, said
     ledgers = Ledgers(postgres.url("app", "race"))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import ran
 from support import World, ask, clean, hundredth, laplace, make
 
 from accountant.budget.commands import Envelope
@@ -101,16 +100,10 @@ def test_a_write_that_the_system_cuts_off_changes_nothing(world: Callable[..., W
     size = max(sqlite_path(made.url).stat().st_size, log.stat().st_size if log.exists() else 0)
     soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     assert soft == resource.RLIM_INFINITY
-    run = subprocess.run(
-        [sys.executable, "-c", FULL, made.url, str(size + 150_000)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    run = ran(FULL, made.url, size + 150_000)
+    assert run.code == 0, run.err
     fresh = world()
-    assert fresh.head().size == 5 + int(run.stdout) + 1
+    assert fresh.head().size == 5 + int(run.out) + 1
     clean(fresh)
 
 
@@ -152,12 +145,9 @@ def test_the_file_is_locked_against_other_writers(world: Callable[..., World]) -
         "except BlockingIOError:\n    print('locked')\n"
     )
     lock = os.fspath(sqlite_path(made.url)) + ".lock"
-    probe = [sys.executable, "-c", code, lock]
     with made.service.ledgers.writing("fair"):
-        run = subprocess.run(probe, capture_output=True, text=True, check=True)
-    assert run.stdout == "locked\n"
-    run = subprocess.run(probe, capture_output=True, text=True, check=True)
-    assert run.stdout == ""
+        assert ran(code, lock) == (0, "locked\n", "")
+    assert ran(code, lock) == (0, "", "")
 
 
 class Failing:

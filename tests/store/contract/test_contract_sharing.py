@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
+from forked import Forked
 from places import File, Place
 from support import START, Clock, World, ask, clean, hundredth, laplace, make, snapshot
 
@@ -46,20 +45,11 @@ def test_processes_race_for_one_budget(world: Callable[..., World]) -> None:
     lost, none given twice.
     """
     made = world().hospital()
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, made.url, f"racer{n}", "40"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(4)
-    ]
+    racers = [Forked(RACER, made.url, f"racer{n}", 40) for n in range(4)]
     for racer in racers:
-        assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    got = [grant for racer in racers for grant in json.loads(racer.communicate(timeout=60)[0])]
+    got = [grant for racer in racers for grant in json.loads(racer.communicate()[0])]
     assert len(got) == len(set(got)) == 100
     assert made.used()[0][0] == 10**9
     assert made.head().size == 4 + 160
