@@ -16,6 +16,7 @@ from accountant.budget import commands as ask
 from accountant.budget.accounts.spans import Window
 from accountant.budget.apply import apply
 from accountant.budget.commands import AskGrant, Command, CommitGrant, Envelope, Identifier
+from accountant.budget.commands.plain import Listed
 from accountant.budget.decide import Repeated, decide, unchecked
 from accountant.budget.outcome import RESERVED
 from accountant.budget.policy import Policy
@@ -102,8 +103,9 @@ def _try(policy: Policy, file: Cases, case: Case) -> Verdict:
     fired: list[str] = []
     last = len(case.requests) - 1
     for place, requests in enumerate(case.requests):
+        asked = requests.ask.model_copy(update={"mechanisms": Listed(requests.ask.mechanisms)})
         for turn in range(requests.times):
-            outcome, rules = ledger.ask(requests)
+            outcome, rules = ledger.ask(requests, asked)
             fired += rules
             if outcome in HOLDING and (place, turn) != (last, requests.times - 1):
                 which = f"request {turn + 1} of {requests.times}"
@@ -147,9 +149,11 @@ class _Ledger:
         adopt = ask.AdoptPolicy(policy=policy.to_json(), source_digest="")
         self._do(adopt.model_copy(update={"confirms": CONFIRMED}))
 
-    def ask(self, requests: Requests) -> tuple[Ruling, list[str]]:
-        """Ask once, and commit what is granted. Return the answer and the rules that fired."""
-        [event] = self._do(requests.ask, requests.client)
+    def ask(self, requests: Requests, asked: AskGrant) -> tuple[Ruling, list[str]]:
+        """Ask once, by a command that remembers its price, and commit what is granted. Return the
+        answer and the rules that fired.
+        """
+        [event] = self._do(asked, requests.client)
         if event.type == RESERVED:
             self._do(CommitGrant(grant=f"g{event.sequence}"), requests.client)
         if requests.every is not None:
