@@ -336,12 +336,20 @@ def _admitted(entry: Entry, kept: _Kept) -> models.Reservation:
 
 
 def _grant(entry: Entry, kept: _Kept, ttl: int) -> models.Reservation:
-    return {
+    judged = _judged(entry, kept)
+    found: models.Reservation = {
         "id": f"g{entry.sequence}",
         "state": "reserved",
         "expires": rfc3339(entry.time + ttl * SECOND),
-        **_judged(entry, kept),
+        "charge": judged["charge"],
+        "flags": judged["flags"],
+        "decision": judged["decision"],
+        "sequence": judged["sequence"],
+        "time": judged["time"],
     }
+    if "charge_per" in judged:
+        found["charge_per"] = judged["charge_per"]
+    return found
 
 
 def _recorded(entry: Entry, kept: _Kept) -> models.Record:
