@@ -14,7 +14,7 @@ from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.unlocking import Arrivals
 from accountant.budget.bill import Bill, Per
 from accountant.budget.commands import AskGrant, Command, OpenSparseVector
-from accountant.budget.grants import AccountKey, Ending, Grant
+from accountant.budget.grants import AccountKey, Bookings, Ending, Grant
 from accountant.budget.population.selection import Selection
 from accountant.budget.proposals import digest_of
 from accountant.budget.request import selected
@@ -116,9 +116,7 @@ class Reserve(NamedTuple):
             arrived = _arrive(state, asked, entry.time)
         route = state.route(grant.on.charged, grant.by, self.purpose, self.allotment)
         before = _book(state, route, grant.selection, grant.bill, entry.time, reserve=True)
-        added = {key: one.added for one in before.booked for key in one.keys}
-        bookings = tuple([(key, added[key]) for key in route.keys])
-        state.grants.keep(grant._replace(bookings=bookings, selection=grant.selection.bare()))
+        state.grants.keep(grant.holding(_bookings(route, before.booked)))
         return before._replace(arrived=arrived) if arrived else before
 
     def undo(self, state: State, before: Before) -> None:
@@ -296,12 +294,22 @@ def _book(
     booked = []
     for unit, keys in route.by_unit:
         opened += accounts.open(keys, state.account)
-        cells, charge = state.cells(unit, selection), bill.to(unit)
+        cells = state.cells(unit, selection) if unit else selection
+        charge = bill.to(unit)
         for account, holders in accounts.together(keys):
             mark = account.mark(now) if undoable else None
             added = account.book(cells, charge, reserve=reserve, now=now)
             booked.append(Booked(holders, mark, added))
     return Before(opened, booked)
+
+
+def _bookings(route: Route, booked: Iterable[Booked]) -> Bookings:
+    """Return what was booked in each account of a route."""
+    added = {}
+    for one in booked:
+        for key in one.keys:
+            added[key] = one.added
+    return tuple(zip(route.keys, map(added.__getitem__, route.keys), strict=True))
 
 
 def _arrive(state: State, one: Arriving, now: int) -> list[Counted]:

@@ -84,7 +84,7 @@ def how_many(state: State, request: Request) -> int:
     """Return how many more requests like this one the blocking limits, at least one, admit."""
     view, policy = View(state, request), state.adopted
     return min(
-        times(one.whole, one.charge.on(one.reading.account.axis), most)
+        times(one.whole, one.charge, most)
         for rule in (policy.policy.limits if policy else ())
         if rule.action == "block"
         for one, most in rule.compared_with(view)

@@ -104,7 +104,7 @@ def _of_rule(
 ) -> Alike:
     found: dict[Cells, list[int]] = {}
     for one, capacity in compared:
-        charge, reading = one.charge.on(one.reading.account.axis), one.whole
+        charge, reading = one.charge, one.whole
         if not reading.fits(charge, capacity):
             which = misfits(reading, charge, capacity, boxes=speller.left > 0)
             place = places.get(one.dataset, 0)  # a total over datasets is the only account

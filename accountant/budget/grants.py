@@ -113,6 +113,11 @@ class Grant(NamedTuple):
     per: Per = ()
     """What it holds of further units, where that is not ``total``."""
 
+    def holding(self, bookings: Bookings) -> Grant:
+        """Return the grant that holds these. It is kept without what is derived of its cells."""
+        about = self.id, self.by, self.on, self.selection.bare(), *self[4:9]
+        return Grant(*about, bookings, *self[10:])
+
     @property
     def bill(self) -> Bill:
         """What it holds."""

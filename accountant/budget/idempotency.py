@@ -32,6 +32,9 @@ class IdempotencyIndex:
         self._sequences = array("q")
         # Open addressing: a place holds the number of an entry, from 1 on; half of them are free.
         self._places = array("I", bytes(4 * _LEAST))
+        self._found = b"", -1, 0
+        """The name that was looked up last, when so many answers were there, and its place: what is
+        asked is looked up, and put once it is decided."""
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -70,6 +73,7 @@ class IdempotencyIndex:
 
     def _free(self, place: int) -> None:
         """Free a place and close the gap (Knuth, Art of Computer Programming 3, 6.4, R)."""
+        self._found = b"", -1, 0
         places, mask = self._places, len(self._places) - 1
         at = place
         while number := places[at := (at + 1) & mask]:
@@ -81,6 +85,9 @@ class IdempotencyIndex:
 
     def _find(self, name: bytes) -> int:
         """Return the place of ``name``, or the free one that it would take."""
+        last, count, place = self._found
+        if last is name and count == len(self._sequences):
+            return place
         names, places, mask = self._names, self._places, len(self._places) - 1
         place = int.from_bytes(name[:8], "little") & mask
         while number := places[place]:
@@ -88,10 +95,12 @@ class IdempotencyIndex:
             if names[at : at + DIGEST] == name:
                 break
             place = (place + 1) & mask
+        self._found = name, len(self._sequences), place
         return place
 
     def _place_all(self) -> None:
         """Rebuild the table: an entry takes the place that its name asks for, or the next."""
+        self._found = b"", -1, 0
         places = np.zeros(_places_for(len(self)), dtype=np.uint32)
         mask = len(places) - 1
         at = (np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)).astype(np.intp)

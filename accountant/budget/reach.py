@@ -69,9 +69,8 @@ def origins(datasets: Mapping[str, Dataset], names: Iterable[str]) -> set[str]:
     return found
 
 
-def reach_of(datasets: Mapping[str, Dataset], asked: Names) -> Reach:
-    """Return the datasets that a request on ``asked`` is charged to now."""
-    named = named_in(asked)
+def reach_of(datasets: Mapping[str, Dataset], named: tuple[str, ...]) -> Reach:
+    """Return the datasets that a request on those ``named`` is charged to now."""
     if len(named) == 1 and not datasets[named[0]].sources:
         return Reach(named, named)
     return Reach(named, tuple(sorted(origins(datasets, named))))

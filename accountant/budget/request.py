@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from orjson import Fragment
 
@@ -43,6 +43,10 @@ from accountant.privacy.units import FIXED, charge_of
 
 Judged = AskGrant | OpenSparseVector | RecordInvocations
 """The commands that rules judge."""
+# A union that is written where it is asked for is made anew each time.
+_ASKING: Final = (AskGrant, OpenSparseVector)
+_LISTING: Final = (AskGrant, RecordInvocations)
+_KEEPING: Final = (Term, Listed)
 
 
 class Terms(NamedTuple):
@@ -70,7 +74,7 @@ class Request:
         on: Reach,
     ) -> None:
         self.by, self.on, self.now = by, on, now
-        self.asks = isinstance(command, AskGrant | OpenSparseVector)
+        self.asks = isinstance(command, _ASKING)
         """It asks for a grant, and has not run."""
         self.arrives = 1
         """Requests for its cells that arrive with it, itself counted: 0 for one that has waited and
@@ -226,12 +230,12 @@ def work_out(state: State, commands: Iterable[Command]) -> None:
     all, then to compile all takes half the time (ADR 0022). Errors are left to ``prepare``.
     """
     people, terms = state.people(), terms_of(state)
-    judged = [one for one in commands if isinstance(one, AskGrant | RecordInvocations)]
+    judged = [one for one in commands if isinstance(one, _LISTING)]
     for one in judged:
         if isinstance(one.mechanisms, Listed):
             costs_on(terms, one.mechanisms)
     for one in judged:
-        if isinstance(one.subjects, Term | Listed):
+        if isinstance(one.subjects, _KEEPING):
             with suppress(Invalid):
                 selection = selected(people, one.subjects)
                 if people.cells <= FEW and not selection.everyone:
@@ -240,7 +244,7 @@ def work_out(state: State, commands: Iterable[Command]) -> None:
 
 def selected(people: Population, subjects: Subjects | None) -> Selection:
     """Return the compiled ``subjects``, from their memo if they have one."""
-    if not isinstance(subjects, Term | Listed):
+    if not isinstance(subjects, _KEEPING):
         return select(people, subjects)
     if subjects.memo is None or subjects.memo[0] is not people:
         subjects.memo = people, select(people, subjects)

@@ -12,11 +12,11 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.batches import OPENED, PART, REFUSED, refused_items
-from accountant.budget.commands import Command, ConfirmChange, Envelope, Sealed, construct
+from accountant.budget.commands import ConfirmChange, Envelope, Sealed, construct
 from accountant.budget.population.packing import packed, packed_as
 from accountant.budget.rules.require import blank
 from accountant.budget.state import State
-from accountant.ledger.events import Entry, Event
+from accountant.ledger.events import Entry, Event, to_keep, written
 
 FIELDS: Final = ("justification", "purpose", "reason")
 """The fields of commands that hold free text."""
@@ -45,7 +45,7 @@ def seal(
     state: State, asked: Envelope, new_salt: Callable[[], bytes]
 ) -> tuple[Envelope, dict[str, Opened]]:
     """Replace free texts by digests. Returns also the texts to keep, by field or ``field_of``."""
-    opened, digests = dict[str, Opened](), dict[str, str]()
+    opened = dict[str, Opened]()
     if asked.items:
         parts = []
         for place, part in enumerate(asked.parts):
@@ -56,18 +56,20 @@ def seal(
     if (command := packed(state.population, asked.command)) is not asked.command:
         asked = replace(asked, command=command)
     stated = vars(command)
-    clear = () if state.adopted is None else state.adopted.purposes
     for field in FIELDS:
         text = stated.get(field)
-        if isinstance(text, str) and not blank(text) and (field != "purpose" or text not in clear):
-            one = opened[_held_as(command, field)] = Opened(new_salt(), text)
-            digests[field] = one.digest
-    return _with(asked, digests), opened
+        if isinstance(text, str) and not blank(text) and not _in_clear(state, field, text):
+            opened[field] = Opened(new_salt(), text)
+    sealed = _with(asked, {field: one.digest for field, one in opened.items()})
+    if isinstance(command, ConfirmChange) and opened:  # the event has its reason elsewhere
+        opened = {WHY_CONFIRMED: opened["reason"]}
+    return sealed, opened
 
 
-def _held_as(command: Command, field: str) -> str:
-    """Return the field of the event that holds a text of a command."""
-    return WHY_CONFIRMED if isinstance(command, ConfirmChange) else field
+def _in_clear(state: State, field: str, text: str) -> bool:
+    """Return whether a text stands in events as it is: a purpose that the policy lists."""
+    adopted = state.adopted
+    return field == "purpose" and adopted is not None and text in adopted.purposes
 
 
 def seal_again(state: State, asked: Envelope, stored: Sequence[Event], texts: Texts) -> Envelope:
@@ -137,12 +139,14 @@ def _again(state: State, asked: Envelope, texts: Texts, before: _Held) -> Envelo
 def _with(asked: Envelope, digests: Mapping[str, str]) -> Envelope:
     if not digests:
         return asked
-    shown = {field: {"sealed": digest} for field, digest in digests.items()}
-    fields = vars(asked.command).copy()
+    shown, fields = asked.document.copy(), vars(asked.command).copy()
     for field, digest in digests.items():
-        fields[field] = construct(Sealed, {"sealed": digest})
+        shown[field] = held = {"sealed": digest}
+        fields[field] = construct(Sealed, held)
     command = construct(type(asked.command), fields)
     sound = asked.sound or "canonical" in vars(asked)  # a digest is valid in an event
     other = Envelope(asked.by, command, asked.key, asked.items, sound)
-    vars(other)["document"] = asked.document | shown
+    vars(other)["document"] = shown
+    if sound:
+        vars(other)["canonical"] = to_keep(written(shown))
     return other

@@ -198,9 +198,10 @@ class State:
 
     def reach(self, asked: Names) -> Reach:
         """Return the datasets that a request is charged to. Raises Invalid for an unknown one."""
-        for name in named_in(asked):
+        named = named_in(asked)
+        for name in named:
             self.dataset(name)
-        return reach_of(self.datasets, asked)
+        return reach_of(self.datasets, named)
 
     def grant(self, name: str) -> Grant | Settled | Waiting:
         """Return a grant, open or settled, or a request that waits to be one. Raises NotFound."""

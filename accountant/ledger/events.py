@@ -201,14 +201,17 @@ def digest(document: Any) -> str:
     return sha256(canonical(document)).hexdigest()
 
 
-@lru_cache(maxsize=64)
 def rfc3339(time: int) -> str:
     """Return microseconds since 1970 as RFC 3339 UTC with six digits."""
-    second, rest = divmod(time, 1_000_000)
+    return f"{_second(time // 1_000_000)}.{time % 1_000_000:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(second: int) -> str:
     day, second = divmod(second, 86_400)
     hour, second = divmod(second, 3_600)
     minute, second = divmod(second, 60)
-    return f"{_day(day)}T{hour:02d}:{minute:02d}:{second:02d}.{rest:06d}Z"
+    return f"{_day(day)}T{hour:02d}:{minute:02d}:{second:02d}"
 
 
 @lru_cache

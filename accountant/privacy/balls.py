@@ -71,13 +71,14 @@ Number = Fraction | Real
 
 def ball(value: Number | int) -> arb:
     """Return the ball of ``value`` at the precision in force."""
-    if isinstance(value, Real):
-        return value.ball()
     global _last  # noqa: PLW0603
     last, bits, found = _last
-    if last is not value or bits != ctx.prec:
-        found = arb(fmpq(*value.as_integer_ratio()))
-        _last = value, ctx.prec, found
+    if last is value and bits == ctx.prec:
+        return found
+    if isinstance(value, Real):
+        return value.ball()
+    found = arb(fmpq(*value.as_integer_ratio()))
+    _last = value, ctx.prec, found
     return found
 
 
@@ -103,6 +104,14 @@ def precision(bits: int) -> Iterator[None]:
     """Compute balls directly, with so many bits, within the context."""
     with _lock, ctx.workprec(bits):
         yield
+
+
+def square(value: Number) -> Number:
+    """Return the square of ``value``."""
+    if isinstance(value, Real):
+        return value * value
+    above, below = value.as_integer_ratio()
+    return Fraction(above * above, below * below)
 
 
 def sqrt(value: Number) -> Real:

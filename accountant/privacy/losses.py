@@ -220,7 +220,7 @@ def pure(
     return Loss(
         epsilon,
         delta,
-        epsilon * epsilon,
+        balls.square(epsilon),
         rho or Real(partial(_rho_of_pure, epsilon)),
         mu_squared_of_pure(epsilon),
         curve or curve_of_pure(epsilon),

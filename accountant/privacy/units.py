@@ -329,9 +329,13 @@ def charge_of(loss: Loss, count: int, orders: Orders = ()) -> Charge:
     losses = loss.epsilon, loss.delta, loss.squares, loss.rho, loss.mu_squared
     values = (*losses, *map(loss.curve.at, orders)) if orders else losses
     units = balls.ceilings(values, chain((10**9,), repeat(10**15)))
-    booked = [n if n is None else (n or 1) * count for n in units]
-    booked[1] = (units[1] or 0) * count
-    return Charge.over(_axis_at(orders), booked).saturated()
+    delta, units[1] = units[1], 1
+    if 0 in units:
+        units = [1 if n == 0 else n for n in units]
+    units[1] = delta
+    if count > 1:
+        units = [n and n * count for n in units]
+    return Charge.over(_axis_at(orders), units).saturated()
 
 
 _last: tuple[Orders, Axis] = ((), FIXED)

@@ -93,7 +93,7 @@ class Account:
         """Add ``charge`` to the selected cells at stamp ``now``. Return what was booked: the charge
         in the currencies of this account, infinite where a sum could pass 2**62.
         """
-        booked = charge if charge.axis is self.axis else charge.on(self.axis)
+        booked = charge.on(self.axis)
         bound = list(map(add, self.bound, booked.finite))
         if max(bound) > LARGEST:
             booked = self._bounded(booked)

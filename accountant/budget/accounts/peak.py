@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from operator import add, le
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -40,6 +41,9 @@ class Peak(NamedTuple):
     used: tuple[int | None, ...]
 
 
+_UNKNOWN: Final = Peak(None, ())
+
+
 class Reading:
     """The sums of one account over the cells of one selection, with cached results."""
 
@@ -47,9 +51,9 @@ class Reading:
         "_charge",
         "_dominants",
         "_most",
+        "_most_after",
         "_parts",
         "_peaks",
-        "_plain",
         "account",
         "selection",
     )
@@ -57,8 +61,9 @@ class Reading:
     def __init__(self, account: Account, selection: Selection) -> None:
         self.account, self.selection = account, selection
         self._charge: Charge | None = None
-        """The charge that was compared last; ``_plain``: nothing is infinite in it or the sums."""
-        self._plain = False
+        """The charge that was compared last."""
+        self._most_after: list[int] | None = None
+        """What no cell would hold more of with it; None if it, or a sum, is infinite."""
         self._parts: list[Part] | None = None
         self._most: dict[int, int | None] = {}
         self._dominants: dict[Rows, Peak | None] = {}
@@ -93,19 +98,14 @@ class Reading:
     def _surely(self, charge: Charge, capacity: Capacity, rows: Rows) -> bool:
         """Return True if a cell with all that was ever booked could take it: no cell holds more."""
         if charge is not self._charge:
-            self._charge = charge
-            self._plain = self.account.used.plain and not any(charge.infinite)
-        if not self._plain:
+            self._charge, account = charge, self.account
+            plain = account.used.plain and not any(charge.infinite)
+            self._most_after = list(map(add, account.bound, charge.finite)) if plain else None
+        after = self._most_after
+        if after is None or after[_DELTA] > capacity.own_delta:
             return False
-        bound, finite = self.account.bound, charge.finite
-        if bound[_DELTA] + finite[_DELTA] > capacity.own_delta:
-            return False
-        if bound[_EPSILON] + finite[_EPSILON] <= capacity.epsilon:
-            return True
-        for row, most in zip(rows, capacity.along, strict=True):
-            if bound[row] + finite[row] <= most:
-                return True
-        return False
+        within = after[_EPSILON] <= capacity.epsilon
+        return within or any(map(le, map(after.__getitem__, rows), capacity.along))
 
     def _everywhere(self, charge: Charge, capacity: Capacity, rows: Rows) -> bool:
         along = zip(rows, capacity.along, strict=True)
@@ -143,9 +143,9 @@ class Reading:
         rows = rows_of(charge.axis, capacity.currencies)
         if not (self._surely(charge, capacity, rows) or self._everywhere(charge, capacity, rows)):
             return False, self._peak(gate, limit, rows, self._masks(charge, capacity, rows))
-        if rows not in self._dominants:
-            self._dominants[rows] = self._dominant(rows)
-        peak = self._dominants[rows]
+        peak = self._dominants.get(rows, _UNKNOWN)
+        if peak is _UNKNOWN:
+            peak = self._dominants[rows] = self._dominant(rows)
         if peak is None and (peak := self._peaks.get((rows, limit))) is None:
             peak = self._peaks[rows, limit] = self._peak(gate, limit, rows, None)
         return True, peak

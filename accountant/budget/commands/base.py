@@ -187,11 +187,14 @@ M = TypeVar("M", bound=BaseModel)
 def construct(kind: type[M], fields: dict[str, Any]) -> M:
     """Make a model of valid ``fields``, which it keeps, faster than ``model_construct``."""
     made = kind.__new__(kind)
-    object.__setattr__(made, "__dict__", _defaults(kind) | fields)
-    object.__setattr__(made, "__pydantic_fields_set__", set(fields))
-    object.__setattr__(made, "__pydantic_extra__", None)
-    object.__setattr__(made, "__pydantic_private__", None)
+    _set(made, "__dict__", _defaults(kind) | fields)
+    _set(made, "__pydantic_fields_set__", set(fields))
+    _set(made, "__pydantic_extra__", None)
+    _set(made, "__pydantic_private__", None)
     return made
+
+
+_set: Final = object.__setattr__
 
 
 @lru_cache

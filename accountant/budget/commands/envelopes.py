@@ -146,7 +146,7 @@ def command_from_json(body: dict[str, Any]) -> Command:
     return kind.model_validate(fields, context=STORED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Envelope:
     """A command with the name of its client, and the idempotency key, if any. A batch that a client
     sends has ``items``; one that is read back may have none: they stand in the following events.
@@ -161,6 +161,20 @@ class Envelope:
     again: bool = field(default=False, compare=False)
     """It is decided again from its event, which says whether it was charged to ``everyone``."""
     everyone: bool = field(default=False, compare=False)
+
+    def __init__(
+        self,
+        by: str,
+        command: Command,
+        key: str | None = None,
+        items: tuple[Command, ...] = (),
+        sound: bool = False,
+        again: bool = False,
+        everyone: bool = False,
+    ) -> None:
+        held = vars(self)  # each request makes two: this takes a third of the time
+        held["by"], held["command"], held["key"], held["items"] = by, command, key, items
+        held["sound"], held["again"], held["everyone"] = sound, again, everyone
 
     @classmethod
     def together(cls, by: str, parts: Sequence[Envelope], key: str | None) -> Envelope:

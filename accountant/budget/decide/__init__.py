@@ -63,7 +63,7 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
     If a request that waits is to be admitted first, that is the one outcome (``admission``).
     """
     now = max(now, state.time)
-    if isinstance(asked.command, ask.ConfirmChange | ask.ApproveGrant):
+    if isinstance(asked.command, (ask.ConfirmChange, ask.ApproveGrant)):
         found = _expanded(state, asked, asked.command, now)
         if isinstance(found, Repeated):
             return repeated(state, asked, found) or found

@@ -30,7 +30,7 @@ def packed(people: Population | None, command: Command) -> Command:
     subjects: Subjects | None = getattr(command, "subjects", None)
     if people is None or not subjects:
         return command
-    if isinstance(subjects, Term | Listed) and subjects.size <= LONGEST:
+    if isinstance(subjects, (Term, Listed)) and subjects.size <= LONGEST:
         return command
     terms = subjects if isinstance(subjects, list) else [subjects]
     if not any(_long(values) for term in terms for values in term.values()):

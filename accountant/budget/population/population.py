@@ -87,9 +87,18 @@ class Population:
         return tuple(len(values) for _, values in self.dimensions)
 
     @cached_property
+    def whole(self) -> tuple[range, ...]:
+        """The box of all cells."""
+        return tuple(map(range, self.shape))
+
+    @cached_property
     def cells(self) -> int:
         """The number of cells."""
         return prod(self.shape)
+
+    @cached_property
+    def _axes(self) -> dict[str, int]:
+        return {name: axis for axis, (name, _) in enumerate(self.dimensions)}
 
     @cached_property
     def _positions(self) -> tuple[dict[str, int], ...]:
@@ -97,10 +106,9 @@ class Population:
 
     def axis(self, dimension: str) -> int:
         """Return the position of ``dimension``. Raises Invalid if there is none of that name."""
-        names = [name for name, _ in self.dimensions]
-        if dimension in names:
-            return names.index(dimension)
-        known = ", ".join(names) or "none"
+        if (axis := self._axes.get(dimension)) is not None:
+            return axis
+        known = ", ".join(self._axes) or "none"
         raise Invalid(
             "unknown-dimension",
             f"population {self.name} has no dimension {dimension!r}; it has: {known}",

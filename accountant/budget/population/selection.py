@@ -7,11 +7,12 @@ boxes charge no cell twice, however the terms of a union overlap.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, partial, reduce
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
@@ -135,8 +136,7 @@ class Layout(NamedTuple):
         return tuple(reversed(found))
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True, eq=False, gc=False):
     """Cells. ``everyone`` also covers cells that are added later; else ``boxes`` are disjoint.
     ``lasting``: everyone, and members of cells added later even if they are attested new.
     """
@@ -144,17 +144,30 @@ class Selection:
     everyone: bool
     boxes: tuple[Box, ...] = ()
     lasting: bool = False
-    _bare: Selection | None = field(default=None, init=False, compare=False, repr=False)
-    _layouts: tuple[Layout, ...] | None = field(default=None, init=False, compare=False, repr=False)
-    _mask: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
-    _outside: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
+    _bare: Selection | None = None
+    _layouts: tuple[Layout, ...] | None = None
+    _views: bool | None = None
+    _mask: NDArray[np.int64] | None = None
+    _outside: NDArray[np.int64] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Selection):
+            return NotImplemented
+        mine = self.everyone, self.lasting, self.boxes
+        return self is other or mine == (other.everyone, other.lasting, other.boxes)
+
+    def __hash__(self) -> int:
+        return hash((self.everyone, self.boxes, self.lasting))
+
+    def __repr__(self) -> str:
+        return f"Selection({self.everyone}, {self.boxes!r}, lasting={self.lasting})"
 
     def bare(self) -> Selection:
         """Return the same cells without layouts and masks, which take several kilobytes."""
         if self.everyone or (self._layouts is None and self._mask is None):
             return self
         if self._bare is None:
-            object.__setattr__(self, "_bare", Selection(False, self.boxes))
+            force_setattr(self, "_bare", Selection(False, self.boxes))
         return self._bare or self
 
     def to_unit(self, *, spans: bool) -> Selection:
@@ -175,16 +188,19 @@ class Selection:
     @property
     def views(self) -> bool:
         """True if indexing gives a view of the cells of every box."""
-        if self._layouts is None and any(map(_has_gaps, self.boxes)):
-            return False  # a request's group may have no other use for its layouts
-        return all([layout.views for layout in self.layouts])  # noqa: C419 a generator takes longer
+        if self._views is None:  # a group with gaps may have no other use for its layouts
+            gaps = self._layouts is None and any(map(_has_gaps, self.boxes))
+            found = not gaps and all(layout.views for layout in self.layouts)
+            force_setattr(self, "_views", found)
+            return found
+        return self._views
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
         """The place of each box in an array of sums, found once."""
         if self._layouts is None:
             found = _layouts_of(self.boxes)
-            object.__setattr__(self, "_layouts", found)
+            force_setattr(self, "_layouts", found)
             return found
         return self._layouts
 
@@ -193,7 +209,7 @@ class Selection:
         found = self._mask
         if found is None or found.shape != shape:
             found = _mask_of(self.boxes, shape)
-            object.__setattr__(self, "_mask", found)
+            force_setattr(self, "_mask", found)
         return found
 
     def outside(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
@@ -201,7 +217,7 @@ class Selection:
         found = self._outside
         if found is None or self._mask is None or self._mask.shape != shape:
             found = ((self.mask(shape) - 1) * _FAR).reshape(-1)
-            object.__setattr__(self, "_outside", found)
+            force_setattr(self, "_outside", found)
         return found
 
     def __or__(self, other: Selection) -> Selection:
@@ -286,7 +302,7 @@ def _union(population: Population, terms: Iterable[Term], most: int | None) -> S
     work = 0
     for term in terms:
         pieces = [_box(population, term)]
-        work += _scattered(pieces)
+        work += _members(pieces[0])
         _bounded(work, most, len(disjoint))
         for taken in disjoint:
             left: list[Box] = []
@@ -315,11 +331,12 @@ def ordered(side: Side) -> Sequence[int]:
 
 
 def side_of(positions: Collection[int]) -> Side:
-    """Return the one form of these positions."""
-    first, last = min(positions), max(positions)
-    if isinstance(positions, range) or last - first + 1 == len(positions):
-        return range(first, last + 1)
-    return frozenset(positions)
+    """Return the one form of these positions, of which some may be stated twice."""
+    if type(positions) is range:
+        return positions
+    members = frozenset(positions)
+    first, last = min(members), max(members)
+    return range(first, last + 1) if last - first + 1 == len(members) else members
 
 
 def runs_of(side: Side) -> tuple[tuple[int, int], ...]:
@@ -340,13 +357,17 @@ def side_from(runs: Sequence[tuple[int, int]], most: int) -> Side:
     return side_of(set(first).union(*others) if others else first)
 
 
-def _scattered(boxes: Iterable[Box]) -> int:
+def _members(box: Box) -> int:
     """Return the number of members of sets; ranges cost nothing."""
-    return sum(len(side) for box in boxes for side in box if not isinstance(side, range))
+    found = 0
+    for side in box:
+        if type(side) is not range:
+            found += len(side)
+    return found
 
 
 def _box(population: Population, term: Term) -> Box:
-    sides: list[Side] = [range(n) for n in population.shape]
+    sides = list[Side](population.whole)
     for dimension, wanted in term.items():
         axis = population.axis(dimension)
         if (ends := _ends(wanted)) is not None:
@@ -366,7 +387,7 @@ def _box(population: Population, term: Term) -> Box:
                 )
             sides[axis] = side_of(positions.tolist())
         elif not isinstance(wanted, Range):
-            sides[axis] = side_of(set(population.indices(axis, wanted)))
+            sides[axis] = side_of(population.indices(axis, wanted))
     return tuple(sides)
 
 
@@ -381,7 +402,7 @@ def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
     """Return ``box`` without ``taken`` as disjoint boxes, and how many members were looked at."""
     common = [_common(a, b) for a, b in zip(box, taken, strict=True)]
     if not all(common):
-        return [box], _scattered([box])
+        return [box], _members(box)
     pieces = []
     for axis, (mine, shared) in enumerate(zip(box, common, strict=True)):
         if len(shared) < len(mine):

@@ -101,7 +101,7 @@ class Used(Struct, frozen=True, gc=False):
     epoch: Epoch
     reading: Reading
     charge: Charge
-    """What the request costs one of the units that the account counts for."""
+    """What the request costs one of the units that the account counts for, in its currencies."""
     beside: Beside | None = None
     """The same with what is kept for allotments that the request does not draw from, if any are."""
     lock: Lock | None = None
@@ -117,8 +117,7 @@ class Used(Struct, frozen=True, gc=False):
         what is kept for allotments, or as if nothing was.
         """
         reading, epoch = self.whole if beside else self.reading, self.epoch
-        charge = self.charge.on(reading.account.axis)
-        return reading.peak(epoch.gate, epoch.limit, charge, capacity)
+        return reading.peak(epoch.gate, epoch.limit, self.charge, capacity)
 
     @property
     def whole(self) -> Reading:
@@ -197,7 +196,8 @@ class View:
             return []
         found = []
         for _, epoch, key in counted:
-            reading, charge = self._reading(key, about), self._bill.to(key.unit)
+            reading = self._reading(key, about)
+            charge = self._bill.to(key.unit).on(reading.account.axis)
             found.append(Used(key.dataset, epoch, reading, charge, self._beside(key)))
         return found
 
@@ -223,7 +223,7 @@ class View:
 
     def _beside(self, key: AccountKey) -> Beside | None:
         """Return an account over the selected cells beside what allotments keep of it."""
-        if not (keeps := self._route.keeps.get(key)):
+        if not (keeps := self._route.keeps and self._route.keeps.get(key)):
             return None
         kept = [
             Kept(one.epoch.capacity, self._account(one.key))

@@ -214,9 +214,8 @@ def never_fits(state: State, request: Request) -> list[Compared]:
     view, found = View(state, request), list[Compared]()
     for rule in state.adopted.policy.limits if state.adopted else ():
         for one, capacity in rule.compared_with(view) if rule.action == "block" else ():
-            charge = one.charge.on(one.reading.account.axis)
             epsilon, delta, *along = (
-                need_of(charge, currency) <= most for currency, most in capacity.sides
+                need_of(one.charge, currency) <= most for currency, most in capacity.sides
             )
             if not (delta and (epsilon or any(along))):
                 found.append(rule.compared(fired=True))

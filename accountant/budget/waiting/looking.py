@@ -88,7 +88,7 @@ def witness_of(state: State, request: Request, judgement: Judgement) -> Witness:
     for counted, (used, most) in zip(
         route.by_rule.get(name, ()), limit.compared_with(view), strict=True
     ):
-        epoch, charge = used.epoch, used.charge.on(used.reading.account.axis)
+        epoch, charge = used.epoch, used.charge
         fits, peak = used.whole.peak(epoch.gate, epoch.limit, charge, most)
         if not fits:
             cell = peak.cell

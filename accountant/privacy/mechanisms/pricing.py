@@ -143,8 +143,9 @@ def derive(mechanism: BaseMechanism, population: Relation) -> Derivation:
 
 def _rests_on_a_word(mechanism: BaseMechanism) -> bool:
     """True if some part's loss is declared."""
-    parts = mechanism.parts() if isinstance(mechanism, Compound) else ()
-    return any(part.kind == "declared" or _rests_on_a_word(part) for part in parts)
+    if not isinstance(mechanism, Compound):
+        return False
+    return any(part.kind == "declared" or _rests_on_a_word(part) for part in mechanism.parts())
 
 
 def _misplaced(
