@@ -485,7 +485,7 @@ class Served:
         app = create_app(service, settings, publisher)
         add_console(app, service, settings)
         self._end = partial(close_console, app)
-        take = Hot(service).take if hot else lambda *_: False
+        take = Hot(service).take if hot else list
         listening = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = listening.getsockname()[1]
 

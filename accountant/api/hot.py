@@ -9,6 +9,7 @@ request, and the service answers pipelines while the framework is still being lo
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
@@ -30,7 +31,7 @@ from accountant.budget.commands import (
 )
 from accountant.budget.errors import Problem
 from accountant.budget.outcome import REFUSED, WAITING
-from accountant.door.messages import Reply, Replying, Request, failed, replied
+from accountant.door.messages import Arrived, Reply, Replying, Request, failed, replied
 from accountant.runtime.service import Answer, Service
 
 _PATH: Final = re.compile(
@@ -53,6 +54,8 @@ _PRICING: Final = 8  # Threads that price requests for the first time and explai
 class _Call(NamedTuple):
     """A request that is in order but for its body, which is not read yet."""
 
+    request: Request
+    reply: Replying
     population: str
     kind: type[Command]
     path: dict[str, str]
@@ -62,33 +65,44 @@ class _Call(NamedTuple):
 
 
 class Hot:
-    """Takes the requests that are in order."""
+    """Takes the requests that are in order.
+
+    Of those that came together all heads are looked at, then all bodies read, then all commands
+    submitted: one step for all takes three quarters of the time (ADR 0022).
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._pricing = ThreadPoolExecutor(_PRICING, "pricing")
         self._readiness = ThreadPoolExecutor(1, "readiness")
 
-    def take(self, request: Request, reply: Replying) -> bool:
-        """Return whether the request is in order; if so, it is answered, perhaps in a thread."""
-        if (request.method, request.path, request.query) == _READY:
-            self._readiness.submit(self._ready, request, reply)
-            return True
-        call = self._call(request)
-        if call is None or len(request.body) > _LONG:
-            return False
-        try:
-            asked = self._asked(call, request.body)
-        except Exception:  # noqa: BLE001 the routes report every error
-            return False
-        tell = partial(self._finish, request, call, reply)
-        if self._service.priced(call.population, asked):
-            self._submit(call, asked, tell)
-        else:  # may take a second
-            self._pricing.submit(self._submit, call, asked, tell, price=True)
-        return True
+    def take(self, arrived: Sequence[Arrived]) -> list[Arrived]:
+        """Take the requests that are in order, and answer them, perhaps in a thread. Return the
+        others.
+        """
+        calls: list[_Call] = []
+        read: list[tuple[_Call, Envelope]] = []
+        left: list[Arrived] = []
+        for request, reply in arrived:
+            if (request.method, request.path, request.query) == _READY:
+                self._readiness.submit(self._ready, request, reply)
+            elif (call := self._call(request, reply)) is None or len(request.body) > _LONG:
+                left.append((request, reply))
+            else:
+                calls.append(call)
+        for call in calls:
+            try:
+                read.append((call, self._asked(call)))
+            except Exception:  # noqa: BLE001 the routes report every error
+                left.append((call.request, call.reply))
+        for call, asked in read:
+            if self._service.priced(call.population, asked):
+                self._submit(call, asked)
+            else:  # may take a second
+                self._pricing.submit(self._submit, call, asked, price=True)
+        return left
 
-    def _call(self, request: Request) -> _Call | None:
+    def _call(self, request: Request, reply: Replying) -> _Call | None:
         path = _PATH.fullmatch(request.path)
         if path is None or request.method != "POST" or request.query:
             return None
@@ -110,7 +124,8 @@ class Hot:
             return None
         self._service.credentials.use(digest)
         within = {"grant": grant} if grant else {}
-        return _Call(population, _COMMANDS[plain or ending], within, key, digest, idempotency)
+        kind = _COMMANDS[plain or ending]
+        return _Call(request, reply, population, kind, within, key, digest, idempotency)
 
     def _ready(self, request: Request, reply: Replying) -> None:
         try:
@@ -119,15 +134,15 @@ class Hot:
             answer = _failure(request, None, error)
         reply(answer)
 
-    def _asked(self, call: _Call, body: bytes) -> Envelope:
+    def _asked(self, call: _Call) -> Envelope:
         """Read the command. Raise whatever the reader raises."""
+        body = call.request.body
         if call.kind in (AskGrant, RecordInvocations):
             return QUICK.one(call.kind, call.key.name, body, call.idempotency)
         return ask(call.kind, call.key, body_of(body), call.idempotency, **call.path)
 
-    def _submit(
-        self, call: _Call, asked: Envelope, tell: partial[None], *, price: bool = False
-    ) -> None:
+    def _submit(self, call: _Call, asked: Envelope, *, price: bool = False) -> None:
+        tell = partial(self._finish, call)
         try:
             if price:
                 self._service.price_ahead(call.population, asked)
@@ -135,9 +150,8 @@ class Hot:
         except Exception as error:  # noqa: BLE001 every request gets a reply
             tell(error)
 
-    def _finish(
-        self, request: Request, call: _Call, reply: Replying, outcome: Answer | Exception
-    ) -> None:
+    def _finish(self, call: _Call, outcome: Answer | Exception) -> None:
+        request, reply = call.request, call.reply
         client: str | None = call.key.name
         if isinstance(outcome, Problem) and outcome.code == "unauthenticated":
             # The key ended meanwhile: the request has no client, as in the routes.

@@ -17,6 +17,7 @@ import orjson
 
 from accountant.door.messages import Facts
 
+_A_LINE: Final = orjson.OPT_APPEND_NEWLINE
 _PATHS: Final = "/v1/populations/"
 
 
@@ -65,7 +66,9 @@ class AccessLog:
     def flush(self) -> None:
         """Write the lines. A log that cannot be written stops no answer."""
         lines, self._lines = self._lines, []
-        now = {"timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        for line in lines:
+            line["timestamp"] = now
         with suppress(OSError, ValueError):
-            self._file.write(b"".join(orjson.dumps(line | now) + b"\n" for line in lines))
+            self._file.write(b"".join([orjson.dumps(line, option=_A_LINE) for line in lines]))
             self._file.flush()

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import IO
 
 from starlette.types import ASGIApp, Message, Scope
 from structlog.contextvars import bind_contextvars
 
-from accountant.door.messages import RawFields, Reply, Replying, Request, Taking, failed
+from accountant.door.messages import (
+    Arrived,
+    RawFields,
+    Reply,
+    Replying,
+    Request,
+    Taking,
+    failed,
+)
 from accountant.door.sending import FILE
 
 
@@ -19,17 +28,18 @@ class Requests:
         self._app, self._take = app, take
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def handle(self, request: Request, reply: Replying) -> None:
-        """Hand on a complete request; there will be one reply."""
+    def handle(self, arrived: Sequence[Arrived]) -> None:
+        """Hand on complete requests that came together; there will be one reply to each."""
         try:
-            if self._take(request, reply):
-                return
+            left = self._take(arrived)
         except Exception as error:  # noqa: BLE001 every request gets a reply
-            reply(failed(error, request))
+            for request, reply in arrived:
+                reply(failed(error, request))
             return
-        task = asyncio.get_running_loop().create_task(self._answer(request, reply))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for request, reply in left:
+            task = asyncio.get_running_loop().create_task(self._answer(request, reply))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request: Request, reply: Replying) -> None:
         # For the log lines of this task

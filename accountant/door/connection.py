@@ -54,8 +54,7 @@ class Exchange:
 
     def __call__(self, reply: Reply) -> None:
         """Hand the reply to the loop's thread."""
-        connection = self.connection
-        connection.door.hand_over(partial(connection.guarded, connection.answer, self, reply))
+        self.connection.door.hand_over(self, reply)
 
     @property
     def address(self) -> str:
@@ -156,7 +155,7 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Read at the end of this turn of the loop: requests of one turn are decided together."""
-        asyncio.get_running_loop().call_soon(self.guarded, self._read)
+        self.door.read_soon(self)
 
     def guarded(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do ``work``; if it fails, cut this connection only."""
@@ -166,7 +165,7 @@ class Connection(asyncio.Protocol):
             _log.error("a connection failed", exc_info=error)
             self.abort()
 
-    def _read(self) -> None:
+    def read(self) -> None:
         """Read as far as the received bytes reach."""
         try:
             if self._state is State.HEAD:
@@ -177,7 +176,8 @@ class Connection(asyncio.Protocol):
             self.refuse(refusal)
         if self._eof and self._state in (State.HEAD, State.BODY):
             self.close()  # the rest of the request will not come
-        self._count()
+        if self._buffer or self.held or self._body or self._chunks is not None:
+            self._count()
 
     def _read_head(self) -> None:
         buffer = self._buffer
@@ -233,7 +233,8 @@ class Connection(asyncio.Protocol):
         except Refused as refusal:
             self.refuse(refusal)
         self._resume()
-        self.guarded(self._read)
+        self.guarded(self.read)
+        self.door.hand_on()
 
     def _admit(self, head: Head) -> None:
         """Take the request once its body is there."""
@@ -275,7 +276,7 @@ class Connection(asyncio.Protocol):
             exchange.id, method, head.path, head.raw_path, head.query, head.fields, body,
             exchange.trace,
         )  # fmt: skip
-        self.door.requests.handle(request, exchange)
+        self.door.arrived.append((request, exchange))
 
     def _wait_for_reply(self) -> None:
         self._state = State.REPLY

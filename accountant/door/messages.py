@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -86,8 +86,12 @@ class Reply(NamedTuple):
 
 
 Replying = Callable[[Reply], None]  # Takes the reply to one request, in any thread
-Taking = Callable[[Request, Replying], bool]
-"""Returns whether it takes a request; if so, it replies, now or later."""
+Arrived = tuple[Request, Replying]
+"""A complete request, and what takes its reply."""
+Taking = Callable[[Sequence[Arrived]], list[Arrived]]
+"""Takes requests that came together, and replies to each, now or later; returns those that it does
+not take.
+"""
 
 
 class Refused(Exception):

@@ -21,9 +21,9 @@ from accountant.auth.keys import Credentials
 from accountant.config.settings import Settings
 from accountant.door.access_log import AccessLog
 from accountant.door.asgi import Requests
-from accountant.door.connection import Connection
+from accountant.door.connection import Connection, Exchange
 from accountant.door.keys import Attempts, KeyCheck
-from accountant.door.messages import Taking
+from accountant.door.messages import Arrived, Reply, Taking
 from accountant.door.places import Places, most_connections
 from accountant.runtime.measures import Latencies
 
@@ -65,7 +65,10 @@ class Door:
         self._opening = 0
         self._leaving = 0  # Connections that were asked to end, to make room
         self._tasks: set[asyncio.Task[None]] = set()
-        self._replies: deque[Callable[[], None]] = deque()
+        self._to_read: list[Connection] = []
+        self.arrived: list[Arrived] = []
+        """Complete requests that are handed on at the end of this turn of the loop."""
+        self._replies: deque[tuple[Exchange, Reply]] = deque()
         self._woken = False
         self._listening: socket.socket | None = None
         self._accepting = False
@@ -76,9 +79,27 @@ class Door:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def hand_over(self, reply: Callable[[], None]) -> None:
+    def read_soon(self, connection: Connection) -> None:
+        """Have a connection read at the end of this turn of the loop, with all others of it."""
+        if not self._to_read:
+            self._loop.call_soon(self._read)
+        self._to_read.append(connection)
+
+    def _read(self) -> None:
+        connections, self._to_read = self._to_read, []
+        for one in connections:
+            one.guarded(one.read)
+        self.hand_on()
+
+    def hand_on(self) -> None:
+        """Hand on the requests that have arrived."""
+        if self.arrived:
+            arrived, self.arrived = self.arrived, []
+            self.requests.handle(arrived)
+
+    def hand_over(self, exchange: Exchange, reply: Reply) -> None:
         """Have the loop write a reply, with all that come meanwhile. Called in any thread."""
-        self._replies.append(reply)
+        self._replies.append((exchange, reply))
         if not self._woken:
             self._woken = True
             with suppress(RuntimeError):  # the loop has ended, and its clients have gone
@@ -87,7 +108,9 @@ class Door:
     def _write(self) -> None:
         self._woken = False  # first: a reply that comes too late for this call wakes the loop
         for _ in range(len(self._replies)):
-            self._replies.popleft()()
+            exchange, reply = self._replies.popleft()
+            connection = exchange.connection
+            connection.guarded(connection.answer, exchange, reply)
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection that has ended."""

@@ -114,7 +114,8 @@ class CommandQueue:
                     "the same Idempotency-Key",
                 )
             line.waiting.append(waiting)
-            line.changed.notify()
+            if len(line.waiting) == 1:  # the thread waits for a first one only
+                line.changed.notify()
 
     def lengths(self) -> dict[str, int]:
         """Return how many commands wait, by ledger, where any came lately."""

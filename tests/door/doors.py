@@ -131,7 +131,7 @@ def opened(
             return len(data)
 
     async def begin() -> Door:
-        requests = Requests(app, take or (lambda *_: False))
+        requests = Requests(app, take or list)
         door = Door(requests, credentials, settings or Settings(), AccessLog(Log()))
         door.listen(listening)
         return door

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from support import START, Clock, World, ask, laplace, logged
 
 from accountant.api.hot import Hot
 from accountant.door.asgi import Requests
-from accountant.door.messages import Reply, Replying, Request
+from accountant.door.messages import Arrived, Reply, Request, Taking
 
 SECONDS = 10
 
@@ -24,7 +25,7 @@ def request(world: World | None = None, body: bytes = b"{}") -> Request:
     return Request("r1", "POST", path, path, "", headers, body)
 
 
-async def handled(app: Any, take: Callable[[Request, Replying], bool]) -> list[Reply]:
+async def handled(app: Any, take: Taking) -> list[Reply]:
     """All replies to one request."""
     replies: list[Reply] = []
     there = asyncio.Event()
@@ -34,7 +35,7 @@ async def handled(app: Any, take: Callable[[Request, Replying], bool]) -> list[R
         replies.append(one)
         loop.call_soon_threadsafe(there.set)
 
-    Requests(app, take).handle(request(), reply)
+    Requests(app, take).handle([(request(), reply)])
     await asyncio.wait_for(there.wait(), SECONDS)
     return replies
 
@@ -48,10 +49,10 @@ def test_a_failure_is_a_reply_and_a_line(failure: Exception) -> None:
     async def app(*_: Any) -> None:
         raise failure
 
-    def take(*_: Any) -> bool:
+    def take(*_: Any) -> list[Arrived]:
         raise failure
 
-    for way in (take, lambda *_: False):
+    for way in (take, list):
         with logged() as logs:
             [reply] = asyncio.run(handled(app, way))
         assert reply.status == 500
@@ -79,9 +80,8 @@ def test_who_cannot_stand_in_line_is_told(
     async def asked() -> Reply:
         loop = asyncio.get_running_loop()
         replied: asyncio.Future[Reply] = loop.create_future()
-        Requests(nothing, hot.take).handle(
-            request(made, body), lambda one: loop.call_soon_threadsafe(replied.set_result, one)
-        )
+        arrived = request(made, body), partial(loop.call_soon_threadsafe, replied.set_result)
+        Requests(nothing, hot.take).handle([arrived])
         return await asyncio.wait_for(replied, SECONDS)
 
     for _ in range(2):  # priced at the first

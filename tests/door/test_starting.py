@@ -33,7 +33,10 @@ def make():
         raise RuntimeError(told)
     return PlainTextResponse("made")
 
-def take(request, reply):
+def take(arrived):
+    return [one for one in arrived if not taken(*one)]
+
+def taken(request, reply):
     if request.path == "/thread":  # not a daemon: the interpreter waits for it
         threading.Thread(target=time.sleep, args=(1_000,)).start()
     if request.path in ("/never", "/thread"):
