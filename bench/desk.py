@@ -22,6 +22,7 @@ from accountant.reporting.desk import Desk
 from accountant.reporting.making import About, made
 from accountant.reporting.periods.making import KINDS, AskedReport, Kind
 from accountant.reporting.periods.period import Period
+from accountant.reporting.progress import silent
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
@@ -151,7 +152,7 @@ def _report(service: Service, kind: Kind, now: int) -> float:
     period = Period(today - timedelta(days=30), today)
     asked = AskedReport.of(kind, period, "d7" if kind == "statement" else None, now)
     started = time.process_time()
-    made(service.ledgers, About(LEDGER, None), asked, "html")
+    made(service.ledgers, silent, About(LEDGER, None), asked, "html")
     return time.process_time() - started
 
 

@@ -93,7 +93,7 @@ def _period(
     if form not in FORMATS:
         raise Invalid("unknown-format", f"unknown report format {form!r}: {', '.join(FORMATS)}")
     with progress() as bars:
-        size = events_read(asked.kind, service.head(population).size)
+        size = events_read(service.ledgers, population, asked)
         task = bars.add_task("reading events", total=size)
         advance = partial(bars.advance, task)
         facts = facts_of(service.ledgers, population, asked, published, advance)

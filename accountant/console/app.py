@@ -31,6 +31,7 @@ from accountant.console.rendering import static
 from accountant.door.keys import Attempts
 from accountant.door.messages import problem
 from accountant.reporting.trying import Trials
+from accountant.reporting.under_way import UnderWay
 from accountant.runtime.service import Service
 
 _MINUTE: Final = 60 * SECOND
@@ -52,6 +53,7 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
         provider=Provider(known) if known else None,
     )
     app.state.trials = Trials(service.ledgers)
+    app.state.reports = UnderWay(service.ledgers)
     first = signing_in, home, keys, findings, ledger, evidence
     for module in (*first, accounts, what_if, decisions, proposals, requests, reports):
         app.include_router(module.router)

@@ -91,7 +91,7 @@ class Visit:
         here: str,
         population: str | None = None,
         *,
-        fresh: bool = False,
+        fresh: int = 0,
         status: int = 200,
         early: Sequence[Part] = (),
         **facts: Any,

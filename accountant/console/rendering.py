@@ -34,8 +34,8 @@ class Frame(Struct, frozen=True):
     population: str | None
     populations: tuple[str, ...]
     now: int
-    fresh: bool = False
-    """The page asks for itself again while it is looked at."""
+    fresh: int = 0
+    """Seconds after which the page asks for itself again while it is looked at; 0: never."""
     everywhere: bool = True
     """The reader's key reaches all populations, and so they may see keys."""
 

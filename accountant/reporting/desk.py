@@ -29,6 +29,7 @@ from accountant.reporting.follower import (
     Seen,
     kept_in,
 )
+from accountant.reporting.progress import Progress, silent
 from accountant.runtime import cores
 from accountant.runtime.memory import collect_rarely
 from accountant.store import Damaged, StoreError
@@ -46,7 +47,7 @@ _LEAVE: Final = 5.0
 _LOWER: Final = 10
 """How much later than the service a process gets its turn on a busy machine (``nice``)."""
 T = TypeVar("T")
-Work = Callable[[Ledgers], T]
+Work = Callable[[Ledgers, Progress], T]
 """Pickled as questions are. It may raise Problem, StoreError, or ValueError if it is damaged."""
 
 
@@ -84,17 +85,23 @@ class Desk:
         """
         return self._seen(Asked(population, question, published, now, PATIENCE, early=True))
 
-    def work(self, population: str, work: Work[T], events: int | None = None) -> T:
+    def work(
+        self,
+        population: str,
+        work: Work[T],
+        events: int | None = None,
+        progress: Progress = silent,
+    ) -> T:
         """Return what ``work`` makes of a ledger, one after another: each needs a core. What reads
         only a number of ``events`` for a page does not wait for reports. Raise StoreError, or the
         problem that it raises.
         """
         if self._is_near(population, events):
             with _damage():
-                return work(self._ledgers)
+                return work(self._ledgers, progress)
         try:
             with self._long if events is None else self._short, self._helper() as helpers:
-                found: T = _exchanged(helpers, work)
+                found: T = _exchanged(helpers, work, progress)
         except HelperError as error:
             raise StoreError(f"the report was not made: {error}") from error
         return found
@@ -171,13 +178,24 @@ class _Wrong(NamedTuple):
         return self.kind(self.text)
 
 
-def _exchanged(helpers: Helpers, message: Any) -> Any:
-    """Return the answer of a process. Raise HelperError if it ends, or the error that it sends."""
+class _Read(NamedTuple):
+    """So many more events were read for the work that is going on."""
+
+    events: int
+
+
+def _exchanged(helpers: Helpers, message: Any, progress: Progress = silent) -> Any:
+    """Return the answer of a process, and tell of its progress. Raise HelperError if it ends, or
+    the error that it sends.
+    """
     helpers.post(message)
-    [(_, answer)] = helpers.exchange(wait=True)
-    if isinstance(answer, _Wrong):
-        raise answer.error
-    return answer
+    while True:
+        for _, answer in helpers.exchange(wait=True):
+            if isinstance(answer, _Wrong):
+                raise answer.error
+            if not isinstance(answer, _Read):
+                return answer
+            progress(answer.events)
 
 
 @contextmanager
@@ -206,6 +224,10 @@ def help_service() -> None:
     collect_rarely()  # what was followed stays: to look through it again and again takes long
     ledgers = Ledgers(place.url)
     follower = Follower(ledgers, None if place.home is None else kept_in(place.home))
+
+    def told(events: int) -> None:
+        parent.post(_Read(events))
+
     try:
         for message in messages:
             if isinstance(message, Asked):
@@ -213,7 +235,7 @@ def help_service() -> None:
                 while not parent.waiting and follower.read_on():
                     pass
             else:
-                parent.post(_answer(partial(message, ledgers)))
+                parent.post(_answer(partial(message, ledgers, told)))
         follower.keep()
     finally:
         ledgers.close()

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from accountant.privacy.units import INFINITE
+from accountant.reporting.progress import Progress, counted, silent
 from accountant.reporting.safely import visible
 from accountant.reporting.schema import LifetimeGroup, Report
 from accountant.reporting.texts import Texts
@@ -69,6 +70,7 @@ def report_of(
     population: str,
     published: Signed | None,
     reached: frozenset[str] | None = None,
+    progress: Progress = silent,
 ) -> Report:
     """Return the report of what is committed, which names only ``reached`` populations, if not
     None. Raise StoreError, or ValueError if it is damaged.
@@ -77,11 +79,12 @@ def report_of(
     from accountant.reporting.model import build_report  # noqa: PLC0415
 
     texts = Texts(partial(ledgers.texts, population))
+    events = counted(ledgers.stream(population), progress)
     elsewhere = {
         dataset: [use for use in uses if reached is None or use.ledger in reached]
         for dataset, uses in ledgers.elsewhere(population).items()
     }
-    return build_report(population, ledgers.stream(population), texts, published, elsewhere)
+    return build_report(population, events, texts, published, elsewhere)
 
 
 def write_whole(path: Path, text: str) -> None:

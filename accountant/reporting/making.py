@@ -17,6 +17,7 @@ from accountant.reporting.desk import Desk
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.periods.making import AskedReport, facts_of
 from accountant.reporting.periods.rendering import set_in, written
+from accountant.reporting.progress import Progress, counted, silent
 from accountant.reporting.registry import registry_entry
 from accountant.reporting.schema import Report
 from accountant.reporting.texts import Texts
@@ -34,9 +35,9 @@ class About(NamedTuple):
     published: Signed | None
     reached: frozenset[str] | None = None
 
-    def report(self, ledgers: Ledgers) -> Report:
+    def report(self, ledgers: Ledgers, progress: Progress = silent) -> Report:
         """Return the compliance report."""
-        return report_of(ledgers, *self)
+        return report_of(ledgers, *self, progress)
 
 
 class Made(NamedTuple):
@@ -57,29 +58,40 @@ def report_texts(
 
 
 def period_report(
-    desk: Desk, service: Service, about: About, asked: AskedReport, form: str
+    desk: Desk,
+    service: Service,
+    about: About,
+    asked: AskedReport,
+    form: str,
+    progress: Progress = silent,
 ) -> Made:
     """Return the report of a period in a form. Raise StoreError, NotFound without a ledger, Invalid
     for a dataset that was not registered by its end, or Unavailable where no PDF can be made.
     """
     service.known(about.population)
-    return desk.work(about.population, partial(made, about=about, asked=asked, form=form))
+    work = partial(made, about=about, asked=asked, form=form)
+    return desk.work(about.population, work, progress=progress)
 
 
-def registry_draft(desk: Desk, service: Service, about: About, dataset: str) -> str:
+def registry_draft(
+    desk: Desk, service: Service, about: About, dataset: str, progress: Progress = silent
+) -> str:
     """Return a draft for the public registry of deployments. Raise StoreError, NotFound without a
     ledger, or Invalid without a dataset.
     """
     service.known(about.population)
-    return desk.work(about.population, partial(_draft, about=about, dataset=dataset))
+    work = partial(_draft, about=about, dataset=dataset)
+    return desk.work(about.population, work, progress=progress)
 
 
-def checklist_page(desk: Desk, service: Service, about: About) -> bytes:
+def checklist_page(
+    desk: Desk, service: Service, about: About, progress: Progress = silent
+) -> bytes:
     """Return the checklist after NIST SP 800-226 as HTML. Raise StoreError, or NotFound without a
     ledger.
     """
     service.known(about.population)
-    return desk.work(about.population, partial(_checklist, about=about))
+    return desk.work(about.population, partial(_checklist, about=about), progress=progress)
 
 
 def used_up(
@@ -100,33 +112,37 @@ def used_up(
     return desk.work(name, work, before)
 
 
-def _used_up(ledgers: Ledgers, population: str, **asked: Any) -> list[dict[str, Any]]:
+def _used_up(
+    ledgers: Ledgers, progress: Progress, population: str, **asked: Any
+) -> list[dict[str, Any]]:
     texts = Texts(partial(ledgers.texts, population), page=1)
-    return used_up_by(ledgers.stream(population), texts=texts, **asked)
+    return used_up_by(counted(ledgers.stream(population), progress), texts=texts, **asked)
 
 
-def _texts(ledgers: Ledgers, about: About, forms: tuple[str, ...]) -> dict[str, str]:
+def _texts(
+    ledgers: Ledgers, progress: Progress, about: About, forms: tuple[str, ...]
+) -> dict[str, str]:
     with collection_paused():
-        report = about.report(ledgers)
+        report = about.report(ledgers, progress)
     return {form: rendered(report, form) for form in forms}
 
 
-def made(ledgers: Ledgers, about: About, asked: AskedReport, form: str) -> Made:
+def made(ledgers: Ledgers, progress: Progress, about: About, asked: AskedReport, form: str) -> Made:
     """Return the report of a period, made here. Raise as ``period_report`` does, or ValueError for
     a damaged ledger.
     """
     with collection_paused():
-        facts = facts_of(ledgers, about.population, asked, about.published)
+        facts = facts_of(ledgers, about.population, asked, about.published, progress)
     return Made(written(facts, form), facts.head.events)
 
 
-def _draft(ledgers: Ledgers, about: About, dataset: str) -> str:
+def _draft(ledgers: Ledgers, progress: Progress, about: About, dataset: str) -> str:
     with collection_paused():
-        report = about.report(ledgers)
+        report = about.report(ledgers, progress)
     return registry_entry(report, dataset)
 
 
-def _checklist(ledgers: Ledgers, about: About) -> bytes:
+def _checklist(ledgers: Ledgers, progress: Progress, about: About) -> bytes:
     with collection_paused():
-        report = about.report(ledgers)
+        report = about.report(ledgers, progress)
     return set_in(checklist(report), "html")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
+from html import unescape
+from time import sleep
 
 import pytest
 import yaml
@@ -13,6 +16,7 @@ from deciding import field
 from support import World, laplace
 
 from accountant.budget.facts import SECOND
+from accountant.console.pages import reports
 from accountant.reporting.registry import BY_PEOPLE
 
 PAGE = "/console/fair/reports"
@@ -122,3 +126,49 @@ def test_the_checklist_asks_what_the_ledger_cannot_answer(made: World) -> None:
     assert "What is the unit of privacy?" in page
     assert "d: epsilon 1" in page
     assert "Who can read the raw data?" in page
+
+
+def test_who_waits_for_a_report_sees_how_far_it_is(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are led to a page with a bar, and the same in words, that asks for itself with scripts
+    or without, and from there to the file. Another person waits for their own.
+    """
+    browser, today = signed_in(made, "olive", "officer"), _today(made)
+    asked = {"kind": "statement", "dataset": "d", "first": today, "last": today, "format": "json"}
+    direct = browser.get(f"{PAGE}/file", params=asked)
+    monkeypatch.setattr(reports, "PATIENCE", 0)
+    answer = browser.get(f"{PAGE}/file", params=asked)
+    assert answer.status_code == 303
+    place = answer.headers["location"]
+    seen = [browser.get(place).text]
+    while "is ready" not in seen[-1]:
+        assert all(one in seen[-1] for one in ('<progress class="progress"', "events read: "))
+        assert all(one in seen[-1] for one in ('http-equiv="refresh"', 'data-refresh="1"'))
+        sleep(0.01)
+        seen.append(browser.get(place).text)
+    assert "refresh" not in seen[-1].partition("</head>")[2]
+    [link] = re.findall(r'class="btn primary" href="([^"]+)"', seen[-1])
+    other = signed_in(made, "ada", "auditor")
+    assert other.get(unescape(link)).status_code == 303
+    found = browser.get(unescape(link))
+    assert (found.status_code, found.content) == (200, direct.content)
+    assert "attachment" in found.headers["content-disposition"]
+    assert browser.get(unescape(link)).status_code == 303  # it was handed out
+
+
+def test_a_wrong_choice_has_no_page_to_wait_on(made: World) -> None:
+    """What is wrong of it is said there too; an auditor waits for no digest."""
+    auditor, today = signed_in(made, "ada", "auditor"), _today(made)
+    chosen = {"kind": "statement", "dataset": "nothing", "first": today, "last": today}
+    chosen |= {"format": "json", "for": "file"}
+    for changed, status, said in (
+        ({"dataset": ""}, 422, "Name the dataset"),
+        ({"for": "nothing"}, 404, "no such page"),
+        ({"for": "digest", "kind": "officer", "dataset": ""}, 404, "no such page"),
+    ):
+        answer = auditor.get(f"{PAGE}/making", params=chosen | changed)
+        assert (answer.status_code, said in answer.text) == (status, True)
+    pages = (auditor.get(f"{PAGE}/making", params=chosen) for _ in range(500))
+    last = next(page for page in pages if page.status_code != 200)
+    assert (last.status_code, "nothing" in last.text) == (422, True)

@@ -73,7 +73,7 @@ def show_home(
             early.append(Part(name, *behind))
     keys = _keys(visit) if visit.reached is None else ()
     facts_told = told(found, visit.now, keys, whole=not early)
-    return visit.page("home.html.j2", "home", fresh=True, exact=exact, early=early, **facts_told)
+    return visit.page("home.html.j2", "home", fresh=30, exact=exact, early=early, **facts_told)
 
 
 def _keys(visit: Visit) -> list[Need]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from functools import partial
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlencode
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.facts import SECOND
-from accountant.console.access import Form, form, pages, sentence
+from accountant.console.access import Form, Refused, form, pages, sentence
 from accountant.console.framing import Overseen, Population, Visit, visit
 from accountant.reporting.filing import check_over, digest_of, file_report
 from accountant.reporting.making import (
@@ -22,8 +26,9 @@ from accountant.reporting.making import (
     period_report,
     registry_draft,
 )
-from accountant.reporting.periods.making import FORMATS, MEDIA, AskedReport
+from accountant.reporting.periods.making import FORMATS, MEDIA, AskedReport, events_read
 from accountant.reporting.periods.period import Period
+from accountant.reporting.under_way import Making, UnderWay, Wanted
 
 router = pages()
 KINDS: Final = (
@@ -35,6 +40,8 @@ KINDS: Final = (
     ("statement", "Statement of a dataset", "Opening, each charge, closing. Name the dataset."),
     ("population", "Loss by group", "What each group had lost, before and after."),
 )
+PATIENCE: Final = 1.0
+"""Seconds that somebody waits for a report without being told how far it is."""
 FILES: Final[tuple[Role, ...]] = ("admin", "officer")
 """The roles that file reports."""
 _Short = Annotated[str, Query(max_length=100)]
@@ -107,30 +114,145 @@ def _page(
 
 
 @router.get("/{population}/reports/file")
-def send_report(population: Population, visit: Overseen, typed: Chosen) -> Response:
-    """Send the report that was chosen; the page again with what is wrong of it."""
-    visit.service.known(population)
-    try:
-        asked = _asked(visit, typed)
-        found = _made(visit, population, asked, typed.form)
-    except Problem as error:
-        return _page(visit, population, typed, sentence(error), 422)
-    return _file(found.data, typed.form, f"{population}-{asked.name}.{typed.form}")
+def send_report(
+    request: Request, population: Population, visit: Overseen, typed: Chosen
+) -> Response:
+    """Send the report that was chosen, or go where it is waited for; the page again with what is
+    wrong of it.
+    """
+    return _sent(request, visit, population, "file", typed)
 
 
 @router.get("/{population}/reports/digest")
 def show_digest(
-    population: Population, visit: Annotated[Visit, Depends(visit(*FILES))], typed: Chosen
+    request: Request,
+    population: Population,
+    visit: Annotated[Visit, Depends(visit(*FILES))],
+    typed: Chosen,
 ) -> Response:
-    """Show the digest of a report that is to be filed; the page again with what is wrong of it."""
+    """Show the digest of a report that is to be filed, or go where it is waited for; the page again
+    with what is wrong of it.
+    """
+    return _sent(request, visit, population, "digest", typed)
+
+
+@router.get("/{population}/reports/registry")
+def send_registry_entry(
+    request: Request, population: Population, visit: Overseen, typed: Chosen
+) -> Response:
+    """Send a draft for the public registry of deployments, or go where it is waited for."""
+    return _sent(request, visit, population, "registry", typed)
+
+
+@router.get("/{population}/reports/checklist")
+def send_checklist(
+    request: Request, population: Population, visit: Overseen, typed: Chosen
+) -> Response:
+    """Send the checklist after NIST SP 800-226, or go where it is waited for."""
+    return _sent(request, visit, population, "checklist", typed)
+
+
+@router.get("/{population}/reports/making")
+def show_making(
+    request: Request,
+    population: Population,
+    visit: Overseen,
+    typed: Chosen,
+    made: Annotated[str, Query(max_length=20, alias="for")] = "file",
+) -> Response:
+    """Show how far a report is, and where it is once it is made. The page asks for itself."""
     visit.service.known(population)
+    if made not in WAITED or (made == "digest" and visit.visitor.role not in FILES):
+        raise Refused(404, "There is no such page.")
     try:
-        asked = _asked(visit, typed)
-        check_over(asked)
-        made = _made(visit, population, asked, typed.form)
+        wanted = _wanted(visit, population, made, typed)
+        found = _under_way(request).ask(wanted, 0)
     except Problem as error:
         return _page(visit, population, typed, sentence(error), 422)
-    return _page(visit, population, typed, signed=_signed(population, asked, made, typed))
+    far = found if isinstance(found, Making) else None
+    place = _address(population, made, typed)
+    name, does = WAITED[made]
+    return visit.page(
+        "making.html.j2",
+        "reports",
+        population,
+        fresh=0 if far is None else 1,
+        far=far,
+        name=name,
+        does=does,
+        done=place,
+        typed=typed,
+    )
+
+
+def _sent(request: Request, visit: Visit, population: str, made: str, typed: Typed) -> Response:
+    visit.service.known(population)
+    under_way = _under_way(request)
+    try:
+        wanted = _wanted(visit, population, made, typed)
+        found = under_way.ask(wanted, PATIENCE)
+    except Problem as error:
+        return _page(visit, population, typed, sentence(error), 422)
+    if isinstance(found, Making):
+        return RedirectResponse(_address(population, "making", typed, made), 303)
+    under_way.take(wanted.key)
+    if made == "registry":
+        dataset = typed.dataset
+        return _file(found.encode(), "yaml", f"{population}-{dataset}.yaml")
+    if made == "checklist":
+        return _file(found, "html", f"{population}-checklist.html")
+    asked = _asked(visit, typed)
+    if made == "digest":
+        return _page(visit, population, typed, signed=_signed(population, asked, found, typed))
+    return _file(found.data, typed.form, f"{population}-{asked.name}.{typed.form}")
+
+
+WAITED: Final = {
+    "file": ("The report", "Download it"),
+    "digest": ("The report", "Show its digest"),
+    "registry": ("The draft for the registry", "Download it"),
+    "checklist": ("The checklist", "Download it"),
+}
+"""What is waited for: its name, and what is done with it."""
+
+
+def _address(population: str, page: str, typed: Typed, made: str = "") -> str:
+    """Return the address of a page with what stands in the form."""
+    fields = {**asdict(typed), "format": typed.form, "for": made}
+    del fields["form"]
+    query = urlencode({name: value for name, value in fields.items() if value})
+    here = f"/console/{quote(population, safe='')}/reports/{page}"
+    return f"{here}?{query}" if query else here
+
+
+def _under_way(request: Request) -> UnderWay:
+    found: UnderWay = request.app.state.reports
+    return found
+
+
+def _wanted(visit: Visit, population: str, made: str, typed: Typed) -> Wanted[Any]:
+    """Return what was chosen, as it is waited for. Raise Invalid."""
+    about = _about(visit, population)
+    whose = visit.visitor.name, visit.reached, population
+
+    def events() -> int:
+        return visit.service.head(population).size
+
+    make: Callable[..., Any]
+    if made == "registry":
+        make = partial(registry_draft, dataset=typed.dataset)
+        key: tuple[Any, ...] = (*whose, made, typed.dataset)
+    elif made == "checklist":
+        make, key = checklist_page, (*whose, made)
+    else:
+        asked = _asked(visit, typed)
+        if made == "digest":
+            check_over(asked)
+        events = partial(events_read, visit.service.ledgers, population, asked)
+        make = partial(period_report, asked=asked, form=typed.form)
+        key = (*whose, made, asked._replace(now=0), typed.form)
+    made_by = partial(make, visit.desk, visit.service, about)
+    return Wanted(key, population, events, lambda progress: made_by(progress=progress))
 
 
 def _signed(
@@ -185,24 +307,6 @@ def file_chosen(population: Population, sent: Sent, visit: Overseen) -> Response
     except Problem as error:
         return _page(visit, population, typed, sentence(error), 422)
     return RedirectResponse(f"/console/{population}/ledger/{answer.events[-1].sequence}", 303)
-
-
-@router.get("/{population}/reports/registry")
-def send_registry_entry(population: Population, visit: Overseen, dataset: _Short = "") -> Response:
-    """Send a draft for the public registry of deployments."""
-    about = _about(visit, population)
-    try:
-        text = registry_draft(visit.desk, visit.service, about, dataset.strip())
-    except Invalid as error:
-        return _page(visit, population, Typed(dataset=dataset), sentence(error), 422)
-    return _file(text.encode(), "yaml", f"{population}-{dataset.strip()}.yaml")
-
-
-@router.get("/{population}/reports/checklist")
-def send_checklist(population: Population, visit: Overseen) -> Response:
-    """Send the checklist after NIST SP 800-226."""
-    found = checklist_page(visit.desk, visit.service, _about(visit, population))
-    return _file(found, "html", f"{population}-checklist.html")
 
 
 def _file(data: bytes, form: str, name: str) -> Response:

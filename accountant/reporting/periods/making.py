@@ -14,6 +14,7 @@ from accountant.auth.ring import LEDGER as SERVICE
 from accountant.budget.errors import Invalid
 from accountant.budget.policy import NO_WITNESSES
 from accountant.budget.state import State
+from accountant.ledger.events import Event
 from accountant.reporting.periods.account import Statement, subject_of
 from accountant.reporting.periods.collecting import Collected
 from accountant.reporting.periods.dataset import StatementFacts, statement_facts
@@ -25,7 +26,8 @@ from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.service_keys import keys_of
 from accountant.reporting.periods.told import officer_told, people_told
 from accountant.reporting.periods.told_dataset import statement_told
-from accountant.reporting.periods.walk import Progress, Walked, silent, walk
+from accountant.reporting.periods.walk import Walked, walk
+from accountant.reporting.progress import Progress, silent
 from accountant.reporting.texts import Texts
 from accountant.store.ledgers import Ledgers, Signed
 
@@ -102,9 +104,17 @@ def facts_of(
     return officer_facts(head, walked, found, keys_of(ledgers.stream(SERVICE), period))
 
 
-def events_read(kind: Kind, size: int) -> int:
-    """Return how many events are read at most for a report of a ledger of ``size`` events."""
-    return 2 * size if kind == "statement" else size
+def events_read(ledgers: Ledgers, population: str, asked: AskedReport) -> int:
+    """Return how many events are read for a report: those up to the end of its period, as far as
+    there are any yet; for a statement twice.
+    """
+    low, high = 0, ledgers.head(population).size
+    while low < high:  # stamps never go back
+        middle = (low + high) // 2
+        [one] = ledgers.read(population, middle, 1)
+        ended = Event.from_bytes(one.body).time >= asked.period.end
+        low, high = (low, middle) if ended else (middle + 1, high)
+    return 2 * low if asked.kind == "statement" else low
 
 
 def document_of(facts: Facts) -> Document:

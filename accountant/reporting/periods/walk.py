@@ -7,7 +7,7 @@ event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from accountant.budget.apply import apply, read
@@ -15,12 +15,11 @@ from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.reporting.periods.period import Period
+from accountant.reporting.progress import STEP, Progress, silent
 from accountant.store.ledgers import Stored
 
-Progress = Callable[[int], object]
-"""Is told how many more events were read."""
-_STEP: Final = 500
-"""Events between two words about the progress, and leaves by which the tree grows."""
+_STEP: Final = STEP
+"""Leaves by which the tree grows."""
 
 
 class Reader(Protocol):
@@ -55,10 +54,6 @@ class Walked(NamedTuple):
     def inside(self) -> int:
         """How many events lie in the period."""
         return 0 if self.first is None else self.size - self.first
-
-
-def silent(_: int) -> None:
-    """Say nothing."""
 
 
 def walk(
