@@ -181,8 +181,8 @@ def plain(text: str) -> Text:
 
 
 def show(text: str, style: str | None = None, *, soft_wrap: bool = False) -> None:
-    """Print ``plain`` text on standard output."""
-    out.print(plain(text), style=style, soft_wrap=soft_wrap)
+    """Print ``plain`` text on standard output; into a file or a pipe each line as it is."""
+    out.print(plain(text), style=style, soft_wrap=soft_wrap or not out.is_terminal)
 
 
 def say(text: str, style: str | None = None) -> None:

@@ -417,9 +417,14 @@ def shell(made: World) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def test_the_command(made: World, shell: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """Exit code 0 if nothing is wrong, else 1; with --json a document."""
+    """Exit code 0 if nothing is wrong, else 1; with --json a document. Into a pipe each finding is
+    one line, however long.
+    """
     done = shell()
     assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) > 80
+    assert all(re.match(r"(fine|look|wrong) +\w.*: |       |\d+ checks: ", one) for one in lines)
     assert done.stdout.splitlines()[-1].endswith(" 0 wrong, 0 to look at")
     shutil.rmtree(made.settings.home / "vault" / "fair")
     done = shell("--json", ACCOUNTANT_ORIGIN="localhost")
