@@ -100,8 +100,9 @@ test-foreign: $(STAMP) .venv-foreign/.installed
 	-.venv-foreign/bin/python -m pip install --quiet --disable-pip-version-check \
 		--ignore-requires-python -r $< && touch $@
 
-# The steps of the container's file, run for real without a container; downloads what its lock names,
-# and becomes another user, hence as root.
+# The container's file in the engine that is there (ENGINE names docker or podman; BASE another base
+# image; BUILD_OPTIONS more words for the build), also with compose and PostgreSQL; and its steps
+# without an engine, as another user, hence as root. Downloads what its lock names.
 test-image: $(STAMP)
 	IMAGE=yes $(BIN)/python -m pytest tests/deploy -rs
 

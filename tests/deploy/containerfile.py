@@ -58,3 +58,9 @@ def stages() -> list[Stage]:
         else:
             assert word == "ARG", line
     return found
+
+
+def base() -> str:
+    """The image that ours is built on, unless a build names another."""
+    [found] = re.findall(r"^ARG BASE=(.+)$", DOCKERFILE.read_text(), flags=re.MULTILINE)
+    return str(found)

@@ -79,7 +79,7 @@ def _plain() -> str:
 
 def test_the_order_of_a_start(compose: dict[str, Any]) -> None:
     """The service starts once the migration has ended well, and that once the server answers. Both
-    are given the home that the image declares.
+    have the home that the image declares: a restore is run as the migration is.
     """
     services = compose["services"]
     assert services["accountant"]["depends_on"] == {
@@ -87,7 +87,8 @@ def test_the_order_of_a_start(compose: dict[str, Any]) -> None:
     }
     assert services["migrate"]["depends_on"] == {"database": {"condition": "service_healthy"}}
     home = stages()[-1].environment["ACCOUNTANT_HOME"]
-    assert services["accountant"]["volumes"] == [f"home:{home}"]
+    for name in ("migrate", "accountant"):
+        assert services[name]["volumes"] == [f"home:{home}"]
     assert services["migrate"]["restart"] == "no"
 
 

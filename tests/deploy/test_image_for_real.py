@@ -10,7 +10,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 from containerfile import ROOT, stages
+from engine import free_port
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("IMAGE"), reason="downloads; run `make test-image`"),
@@ -89,12 +89,6 @@ def copy(path: Path, to: Path) -> None:
         shutil.copytree(path, to, ignore=shutil.ignore_patterns("__pycache__"))
     else:
         shutil.copy(path, to)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def confined() -> None:

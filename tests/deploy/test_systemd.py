@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -58,3 +59,23 @@ def test_systemd_takes_it(unit: Path) -> None:
     security = ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST * 10:.0f}"]
     done = subprocess.run([*security, str(unit)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_commands_run_as_the_service_does() -> None:
+    """The script for other commands gives them the service's user, settings, folders and limits."""
+    script = (ROOT / "deploy" / "systemd" / "accountant.sh").read_text()
+    given = set(re.findall(r"--property=(\S+)", script))
+    given |= {f"Environment={one}" for one in re.findall(r"--setenv=(\S+)", script)}
+    unit = (ROOT / "deploy" / "systemd" / "accountant.service").read_text()
+    unit = re.sub(
+        r"^Environment=(.*)$",
+        lambda m: "\n".join(f"Environment={one}" for one in m[1].split()),
+        unit,
+        flags=re.MULTILINE,
+    )
+    own = {"EnvironmentFile=-$settings", "EnvironmentFile=-/etc/accountant/migrate.env"}
+    assert own <= given
+    assert given - own <= set(unit.splitlines())
+    assert "settings=/etc/accountant/accountant.env\n" in script
+    assert "EnvironmentFile=-/etc/accountant/accountant.env" in unit
+    assert script.rstrip().endswith('/opt/accountant/bin/accountant "$@"')
