@@ -11,26 +11,29 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accountant.privacy.composition.grids import EVEN, Grid
 from accountant.privacy.composition.pairs import Floats
 from accountant.privacy.composition.spectrum import Parts, composed
 
 Part = tuple[int, Floats, int]
 
 
-def stacked(parts: Sequence[Part]) -> Parts:
-    """Return first places, masses and counts as what is composed."""
+def stacked(parts: Sequence[Part], fine: int = EVEN) -> Parts:
+    """Return first slots, masses and counts as what is composed."""
     sizes = np.array([mass.size for _, mass, _ in parts])
     masses = np.concatenate([mass / mass.sum() for _, mass, _ in parts])
     firsts, counts = [part[0] for part in parts], [part[2] for part in parts]
-    return Parts(masses, np.cumsum(sizes) - sizes, sizes, firsts, counts)
+    return Parts(masses, np.cumsum(sizes) - sizes, sizes, firsts, counts, fine)
 
 
 def convolved(parts: Parts, size: int, first: int) -> Floats:
     """Return the mass of the total, one product after another, folded onto ``size`` places."""
-    whole, begin = np.ones(1), 0
-    for i, (place, count) in enumerate(zip(parts.firsts, parts.counts, strict=True)):
+    whole, begin, places = np.ones(1), 0, parts.places()
+    for i, count in enumerate(parts.counts):
+        mass, there = parts.at(places, i)
+        dense = np.bincount(there - there[0], mass)
         for _ in range(count):
-            whole, begin = np.convolve(whole, parts.one(i)), begin + place
+            whole, begin = np.convolve(whole, dense), begin + int(there[0])
     found = np.zeros(size)
     np.add.at(found, (np.arange(whole.size) + begin - first) % size, whole)
     return found
@@ -59,12 +62,17 @@ some_parts = st.lists(
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(some_parts, st.sampled_from([64, 2048, 16384]), st.integers(-100, 100))
-def test_the_total_is_the_convolution(parts: list[Part], size: int, first: int) -> None:
-    """Whatever the masses, counts and places, also where they wrap around: no mass is wrong by more
-    than the bound.
+@given(
+    some_parts,
+    st.sampled_from([64, 2048, 16384]),
+    st.integers(-100, 100),
+    st.sampled_from([EVEN, 256]),
+)
+def test_the_total_is_the_convolution(parts: list[Part], size: int, first: int, fine: int) -> None:
+    """Whatever the masses, counts and places, also where they wrap around or are far apart: no mass
+    is wrong by more than the bound.
     """
-    stack = stacked(parts)
+    stack = stacked(parts, fine)
     found, error = composed(stack, size, first, 1e-12)
     assert np.abs(found - convolved(stack, size, first)).max() <= error + 1e-15
 
@@ -88,6 +96,24 @@ def test_frequencies_are_left_out_within_the_bound(name: str) -> None:
     assert np.abs(found - convolved(stack, size, -9000)).max() <= error + 1e-15
     steps = sum(stack.counts)
     assert error <= allowed + 1e-12 * steps * math.sqrt(stack.sizes.max())
+
+
+@given(st.integers(-(2**50), 2**50), st.sampled_from([2, 256, 2**20, EVEN]))
+def test_places_are_spaced_as_floats_are(place: int, fine: int) -> None:
+    """The slots around a loss have places on either side of it, no further apart than its own
+    distance from 0 over ``fine``; all near 0 are there, and a slot has one place.
+    """
+    grid = Grid(1.0, fine)
+    below, above = grid.around(place, place)
+    slots = np.arange(below - 3, min(above + 4, below + 40))
+    places = grid.places(slots)
+    assert places[3] < place < grid.places(np.array([above]))[0]
+    widths = np.diff(places)
+    assert ((widths > 0) & (widths <= np.maximum(np.abs(places[1:]) // fine, 1) * 2)).all()
+    assert above - below <= 4
+    near = np.arange(-2 * fine, 2 * fine + 1) if fine < 2**10 else slots[:0]
+    assert (grid.places(near) == near).all()
+    assert (grid.places(-slots) == -places).all()
 
 
 def test_a_million_alike_are_a_normal_distribution() -> None:

@@ -22,8 +22,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from accountant.privacy.composition.grids import Grid, Integers
 from accountant.privacy.composition.pairs import Floats, Pair, Span
-from accountant.privacy.composition.spectrum import UNIT, Integers
+from accountant.privacy.composition.spectrum import UNIT
 
 _EDGE: Final = 2.0**-45  # Error of a loss, relative to 1 + the largest: Pair.above and a product
 _REST: Final = 2.0**-46  # Error of one minus two tails
@@ -33,9 +34,9 @@ _TINY: Final = 1e-290  # Masses below this may have been rounded to zero
 
 
 class Lattice(NamedTuple):
-    """P's mass at ``(first + i) * grid``, rounded up; ``lost`` of it is at infinity. Each loss may
-    be ``wrong`` by as much. The mechanism itself dominates a pair with at least a share
-    1 - ``doubt`` of each mass, at a loss that is smaller by at most ``drop``.
+    """P's mass at the slots of a grid from ``first`` on, rounded up; ``lost`` of it is at infinity.
+    Each loss may be ``wrong`` by as much. The mechanism itself dominates a pair with at least a
+    share 1 - ``doubt`` of each mass, at a loss that is smaller by at most ``drop``.
     """
 
     first: int
@@ -75,20 +76,21 @@ def _last(above: Callable[[Floats], Floats], low: float, high: float, spare: flo
     return high
 
 
-def on_grid(pair: Pair, span: Span, grid: float) -> Lattice:
+def on_grid(pair: Pair, span: Span, grid: Grid) -> Lattice:
     """Return a pair's lattice: mass above ``span`` is lost, mass below is raised to its end."""
-    low, high = span
-    first, last = math.floor(low / grid) - 1, math.ceil(high / grid) + 1
-    edges = np.asarray(np.arange(first, last + 1) * grid, dtype=np.float64)
+    first, last = grid.around(*span)
+    places = grid.places(np.arange(first, last + 1))
+    edges: Floats = places * np.float64(grid.step)
+    widths: Floats = (places[1:] - places[:-1]) * np.float64(grid.step)
     middle = min(max(-first, 0), last - first)
     p_above, q_above = pair.above(edges[middle:])
     q_below, p_below = pair.reverse.above(-edges[: middle + 1])
     buckets = _between(edges, (p_below, p_above), (q_below, q_above))
-    # P and Q of a bucket are kept if its upper end takes (p - e^low q) / (1 - e^-grid) of P. It
+    # P and Q of a bucket are kept if its upper end takes (p - e^low q) / (1 - e^-width) of P. It
     # takes a little more, as losses may be wrong: lowered by as much, none is above its bucket, and
     # those below are raised to it.
     wrong = _EDGE * (1 + max(map(abs, pair.span)))
-    up = (buckets.p - buckets.q_low + 2 * wrong * buckets.p) / -math.expm1(-grid)
+    up = (buckets.p - buckets.q_low + 2 * wrong * buckets.p) / -np.expm1(-widths)
     up = np.clip(up, 0.0, buckets.p)
     mass = np.zeros(edges.size)
     mass[1:] = up
@@ -99,7 +101,7 @@ def on_grid(pair: Pair, span: Span, grid: float) -> Lattice:
     rest_q = 1 - pair.reverse.infinite - float(q_above[0]) - float(q_below[-1])
     beside = min(middle, edges.size - 2)
     buckets.p_low[beside] = max(0.0, buckets.p_low[beside] - max(0.0, _REST - rest_p))
-    certain, other = _seen(buckets, up, grid)
+    certain, other = _seen(buckets, up, widths)
     mass[middle] += max(rest_p, 0.0) + _REST
     if edges[middle] == 0 and rest_p > 2 * _REST:
         certain[middle] += rest_p - _REST
@@ -107,7 +109,7 @@ def on_grid(pair: Pair, span: Span, grid: float) -> Lattice:
     mass[0] += p_below[0] * (1 + _REST)  # the mass below all edges, rounded up
     lost = pair.infinite + float(p_above[-1]) * (1 + _REST) + _TINY
     mass *= 1 + 4 * UNIT
-    doubt, drop = _below(mass, certain, other, grid)
+    doubt, drop = _below(mass, certain, other, widths)
     there = np.flatnonzero(mass)
     some = slice(int(there[0]), int(there[-1]) + 1)
     return Lattice(first + some.start, mass[some], lost, wrong, doubt[some], drop[some])
@@ -132,21 +134,24 @@ def _between(edges: Floats, p: tuple[Floats, Floats], q: tuple[Floats, Floats]) 
     return _Masses(p_low, p_high, q_low * factor * (1 - error), above_q)
 
 
-def _seen(buckets: _Masses, up: Floats, grid: float) -> tuple[Floats, Floats]:
+def _seen(buckets: _Masses, up: Floats, widths: Floats) -> tuple[Floats, Floats]:
     """Return P at least, and Q times e^loss at most, of the mass sent to each loss."""
     sure = (buckets.p_low > buckets.p / 2) & (buckets.p > _TINY)
     share = np.divide(up, buckets.p, out=np.zeros_like(up), where=sure)
     p, q = np.where(sure, buckets.p_low, 0.0), np.where(sure, buckets.q, 0.0)
     certain, other = np.zeros(p.size + 1), np.zeros(p.size + 1)
-    certain[1:], other[1:] = share * p, share * q * math.exp(grid)
+    certain[1:], other[1:] = share * p, share * q * np.exp(np.minimum(widths, 700.0))
     certain[:-1] += (1 - share) * p
     other[:-1] += (1 - share) * q
     return certain, other
 
 
-def _below(mass: Floats, certain: Floats, other: Floats, grid: float) -> tuple[Floats, Floats]:
+def _below(mass: Floats, certain: Floats, other: Floats, widths: Floats) -> tuple[Floats, Floats]:
     """Return doubt and drop. Mass that would drop by more than two steps is left out."""
-    two_steps = math.exp(min(2 * grid, 700.0))
+    beside = np.empty(mass.size)
+    beside[0], beside[1:] = widths[0], widths
+    np.maximum(beside[:-1], widths, out=beside[:-1])
+    two_steps = np.exp(np.minimum(2 * beside, 700.0))
     there = (certain > np.maximum(mass / 2, _TINY)) & (other < certain * two_steps)
     doubt, drop = np.ones(mass.size), np.zeros(mass.size)
     np.divide(mass - certain, mass, out=doubt, where=there)
@@ -185,14 +190,15 @@ class _Chunk(NamedTuple):
 class Stack:
     """A schedule's lattices, each in its span, one after another: numpy works on all at once."""
 
-    def __init__(self, schedule: Mapping[Pair, int], spans: Iterable[Span], grid: float) -> None:
+    def __init__(self, schedule: Mapping[Pair, int], spans: Iterable[Span], grid: Grid) -> None:
         pairs = zip(schedule, spans, strict=True)
-        self.grid, self.lattices = grid, [on_grid(pair, span, grid) for pair, span in pairs]
+        self.places, self.grid = grid, grid.step
+        self.lattices = [on_grid(pair, span, grid) for pair, span in pairs]
         self.counts = np.array(list(schedule.values()), dtype=np.float64)
         self.sizes = np.array([part.mass.size for part in self.lattices])
         self.starts = np.cumsum(self.sizes) - self.sizes
-        places = [np.arange(p.first, p.first + p.mass.size) for p in self.lattices]
-        self.losses = np.asarray(np.concatenate(places) * grid, dtype=np.float64)
+        slots = [np.arange(p.first, p.first + p.mass.size) for p in self.lattices]
+        self.losses: Floats = grid.places(np.concatenate(slots)) * np.float64(grid.step)
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.concatenate([part.mass for part in self.lattices]))
         cuts = np.flatnonzero(np.diff(self.starts // _CHUNK)) + 1
@@ -234,6 +240,11 @@ class Stack:
         logs, means, variances = (np.concatenate(each) for each in zip(*found, strict=True))
         counts = self.counts
         return float(counts @ logs), float(counts @ means), float(counts @ variances)
+
+    def square(self, tilt: float) -> float:
+        """Return the sum of the mean squares of all tilted losses."""
+        weights, _ = self.tilted(tilt)
+        return float(self.counts @ self.each(weights * self.losses**2))
 
     @property
     def extremes(self) -> Span:

@@ -22,7 +22,8 @@ import numpy as np
 from scipy.linalg.blas import dtbsv
 
 from accountant.privacy.composition import lattice, spectrum
-from accountant.privacy.composition.lattice import Stack
+from accountant.privacy.composition.grids import Grid, fine_enough
+from accountant.privacy.composition.lattice import Lattice, Stack
 from accountant.privacy.composition.pairs import Floats, Pair, Span
 from accountant.privacy.composition.spectrum import UNIT
 
@@ -32,9 +33,12 @@ _MOST_WORK: Final = 2**28  # Points of all windows together: many mechanisms sha
 _LARGEST: Final = 1e8  # Larger losses are only added up: there is no noise to speak of
 _FEWEST_EACH: Final = 32  # Points of the grid in a deviation of the average mechanism: fewer show
 _MOST_EACH: Final = 4096  # The most of them: more are slow
-_FEWEST_IN_ALL: Final = 1024  # Points of the grid in a deviation of the total
+_FEWEST_IN_ALL: Final = 512  # Points of the grid in a deviation of the total
 _SPARE: Final = 1e-9  # Share of delta that may lie above all losses of the grid
 _OUTSIDE: Final = 1e-13  # Mass of the tilted total that may lie beyond either end of the window
+_DOUBT: Final = Lattice._fields.index("doubt")
+_DROP: Final = Lattice._fields.index("drop")
+_MOST_STEPS: Final = 30
 _CAP: Final = 600.0  # Exponents are cut here: such a mass is more than any delta
 
 
@@ -87,7 +91,7 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         coarser = stack.grid * max(1.5, 1.01 * points / most)
         if coarser > 100:
             return Interval(0.0, _simple_bound(stack, tilt, spare))
-        stack = Stack(schedule, spans, coarser)
+        stack = Stack(schedule, spans, Grid(coarser, stack.places.fine))
     whole = _Composition(stack, counts, tilt, ends)
     return Interval(_lower_end(whole, delta, surely), _upper_end(whole, spare, ends))
 
@@ -106,18 +110,27 @@ def _fine(
     least = max(1e-12, widest * 4 / max(each, 2**14), furthest * 2.0**-40)
     cells = sum(high - low for low, high in spans) / grid
     coarse = max(grid, widest / _MOST_EACH, least if cells > MOST_POINTS else 0.0)
-    stack = Stack(schedule, spans, coarse if cells > MOST_POINTS / 4 else grid)
+    stack = Stack(schedule, spans, Grid(coarse if cells > MOST_POINTS / 4 else grid))
     for _ in range(30):
         deviation = math.sqrt(stack.moments(0.0)[2] / steps)
         needed = max(min(grid, deviation / fewest), deviation / _MOST_EACH, least)
         if needed > 0.7 * stack.grid:
             break
-        low, high = lattice.window(stack, lattice.best_tilt(stack, delta), _OUTSIDE)
+        tilt = lattice.best_tilt(stack, delta)
+        low, high = lattice.window(stack, tilt, _OUTSIDE)
         needed = max(needed, 1.01 * (high - low) / points)
         if needed > 0.95 * stack.grid:
             break
-        stack = Stack(schedule, spans, needed)
+        stack = Stack(schedule, spans, Grid(needed, _even_to(stack.square(tilt), tilt, needed)))
     return stack
+
+
+def _even_to(square: float, tilt: float, step: float) -> int:
+    """Return up to which place a grid has all losses. A mass in a cell of c raises ln E e^(tilt *
+    loss) by tilt (1 + tilt) c^2 / 12, so that losses of this mean ``square``, in cells of
+    |loss| / fine at most, raise epsilon by less than an eighth of a step.
+    """
+    return fine_enough(math.sqrt((1 + tilt) * square / step))
 
 
 def _at_least_once(chances: Iterable[tuple[float, int]]) -> float:
@@ -138,7 +151,9 @@ class _Composition:
         deviation = math.sqrt(stack.moments(tilt)[2])
         allowed = 1e-7 * min(1.0, stack.grid / max(deviation, stack.grid))
         firsts = [part.first for part in stack.lattices]
-        parts = spectrum.Parts(weights, stack.starts, stack.sizes, firsts, counts)
+        parts = spectrum.Parts(
+            weights, stack.starts, stack.sizes, firsts, counts, stack.places.fine
+        )
         self.mass, self.error = spectrum.composed(parts, size, first, allowed)
         self.losses = np.asarray((first + np.arange(size)) * stack.grid, dtype=np.float64)
         self.exponent = float(stack.counts @ logs)
@@ -150,10 +165,11 @@ class _Composition:
         to the left: at x between l - grid and l it is that of l plus slope * (1 - e^(x - l)). It is
         added up from its slopes, so nothing is a difference of larger numbers.
         """
-        losses = self.losses[self.losses > 0]
-        raised = np.maximum(self.mass[self.losses > 0] + sign * self.error, 0.0)
+        first = int(np.searchsorted(self.losses, 0.0, side="right"))
+        losses = self.losses[first:]
+        mass = np.maximum(self.mass[first:] + sign * self.error, 0.0)
         exponents = self.exponent + sign * self.rounding - self.tilt * losses
-        mass = raised * np.exp(np.minimum(exponents, _CAP))
+        mass *= np.exp(np.minimum(exponents, _CAP))
         slope = _beyond(mass, math.exp(-self.stack.grid))  # of Q beyond, times e^loss
         steps = -math.expm1(-self.stack.grid) * slope
         return losses, np.append(np.cumsum(steps[:0:-1])[::-1], 0.0), slope
@@ -203,27 +219,36 @@ def _lower_end(total: _Composition, delta: float, surely: float) -> float:
     """Return a loss where the curve surely exceeds ``delta``, minus a fall; ``surely`` is lost."""
     stack, tilt = total.stack, total.tilt
     weights, _ = stack.tilted(tilt)
-    doubts = np.concatenate([part.doubt for part in stack.lattices])
-    taken = 2 * _OUTSIDE + float(stack.counts @ stack.each(weights * doubts))
+    doubts, drops = (np.concatenate([part[i] for part in stack.lattices]) for i in (_DOUBT, _DROP))
     rest = delta - surely * (1 - 1e-12)
     chance = delta * min(max(tilt * stack.grid, 1e-9), 1e-3)  # costs about one step of the grid
+    # Masses that would drop far, and are next to nothing even all together, are left out.
+    masses = np.repeat(stack.counts, stack.sizes) * np.exp(stack.logs)
+    rare = (drops > stack.grid) & (masses < chance / masses.size)
+    weighed = stack.each(np.where(rare, 0.0, weights * doubts))
+    taken = 2 * _OUTSIDE + float(stack.counts @ weighed)
     losses, curve, _ = total.curve(-1)
     chernoff = total.exponent + total.rounding - tilt * losses
-    sure = np.flatnonzero(curve - taken * np.exp(np.minimum(chernoff, _CAP)) >= rest + chance)
+    room = rest + chance + float(masses[rare].sum())
+    sure = np.flatnonzero(curve - taken * np.exp(np.minimum(chernoff, _CAP)) >= room)
     if sure.size == 0:
         return 0.0
     j = int(sure[-1])
     goal = max(float(chernoff[j]) - math.log(chance), 0.0) + total.rounding
-    return max(0.0, float(losses[j]) * (1 - 8 * UNIT) - _fall(stack, weights, goal))
+    fall = _fall(stack, weights, np.where(rare, 0.0, drops), goal)
+    return max(0.0, float(losses[j]) * (1 - 8 * UNIT) - fall)
 
 
-def _fall(stack: Stack, weights: Floats, goal: float) -> float:
+def _fall(stack: Stack, weights: Floats, drops: Floats, goal: float) -> float:
     """Return a bound on the sum of the drops that holds but for a tilted chance of e^(-goal)."""
-    drops = np.concatenate([part.drop for part in stack.lattices])
     squares = float(stack.counts @ stack.each(weights * drops**2))
-    guess = min(math.sqrt(2 * goal / max(squares, 1e-300)), 32 / stack.grid)
-    fall = math.inf
-    for t in (guess / 2, guess, 2 * guess):
+    steepest = min(2 * math.sqrt(2 * goal / max(squares, 1e-300)), _CAP / float(drops.max()))
+    # A power of two, so that roundings of the drops change nothing.
+    fall, t = math.inf, 2.0 ** math.floor(math.log2(min(steepest, 64 / stack.grid)))
+    for _ in range(_MOST_STEPS):
         moments = np.log(stack.each(weights * np.exp(t * drops)))
-        fall = min(fall, (goal + float(stack.counts @ moments)) / t)
+        found = (goal + float(stack.counts @ moments)) / t
+        if found >= fall:
+            break
+        fall, t = found, t / 2
     return fall

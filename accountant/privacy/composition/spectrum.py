@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.privacy.composition.grids import EVEN, Grid, Integers
 from accountant.privacy.composition.pairs import Floats
 
 UNIT: Final = 2.0**-53
@@ -28,12 +29,12 @@ _MOST_BLOCKS: Final = 2**21  # Numbers in a product of matrices
 _TOGETHER: Final = 16  # Transforms that are made at once
 
 Complex = NDArray[np.complex128]
-Integers = NDArray[np.int64]
 
 
 class Parts(NamedTuple):
     """Distributions, one after another in ``mass``: each adds up to 1, has ``sizes`` masses from
-    ``starts`` on, at the places from ``firsts`` on, and is there ``counts`` times.
+    ``starts`` on, at the slots from ``firsts`` on of a grid that is ``fine``, and is there
+    ``counts`` times.
     """
 
     mass: Floats
@@ -41,47 +42,71 @@ class Parts(NamedTuple):
     sizes: Integers
     firsts: Sequence[int]
     counts: Sequence[int]
+    fine: int = EVEN
 
     def one(self, i: int) -> Floats:
         """Return one of them."""
         start = int(self.starts[i])
         return self.mass[start : start + int(self.sizes[i])]
 
+    def places(self) -> Integers:
+        """Return the places of all masses."""
+        offsets = np.array(self.firsts) - self.starts
+        return self._grid.places(np.arange(self.mass.size) + np.repeat(offsets, self.sizes))
+
+    def at(self, places: Integers, i: int | np.integer) -> tuple[Floats, Integers]:
+        """Return the masses of one of them, and their places."""
+        there = slice(int(self.starts[i]), int(self.starts[i] + self.sizes[i]))
+        return self.mass[there], places[there]
+
+    def reaches(self) -> Integers:
+        """Return how many places there are from the first of each to its last."""
+        firsts = np.array(self.firsts)
+        ends = self._grid.places(np.array([firsts, firsts + self.sizes - 1]))
+        found: Integers = ends[1] - ends[0] + 1
+        return found
+
+    @property
+    def _grid(self) -> Grid:
+        return Grid(1.0, self.fine)
+
 
 def composed(parts: Parts, size: int, first: int, allowed: float) -> tuple[Floats, float]:
     """Return the mass of the total at first, first + 1, …, modulo ``size``, a power of two, and a
     bound on the error of each. What is left out is a fraction of ``allowed``.
     """
+    places, reaches = parts.places(), parts.reaches()
     if sum(parts.counts) == 1:
-        folded = _folded(parts.mass, size)
-        return np.roll(folded, parts.firsts[0] - first), UNIT * parts.mass.size / size
-    live, left_out = _live(parts, size, allowed / 64)
+        folded = _folded(parts.mass, places - first, size)
+        return folded, UNIT * (float(reaches[0]) / size + 1)
+    live, left_out = _live(parts, places, size, allowed / 64)
     product, error, most = np.ones(live, dtype=np.complex128), np.zeros(live), np.zeros(live)
-    for some, values, wrong in _values(parts, size, live):
+    for some, values, wrong in _values(parts, places, size, live):
         counts = np.array([parts.counts[i] for i in some], dtype=np.float64)
         each = wrong[:, np.newaxis]
         bounds = np.minimum(np.abs(values), 1 + UNIT * parts.sizes[some, np.newaxis]) + each
         product = product * np.prod(_powers(values, counts), axis=0)
         most = most + counts @ np.log(bounds)
         error = error + counts @ ((each + 64 * UNIT) / bounds)
-    shift = sum(n * place for n, place in zip(parts.counts, parts.firsts, strict=True)) - first
     values = np.zeros(size // 2 + 1, dtype=np.complex128)
-    values[:live] = product * _roots(np.arange(live) * (shift % size), size)
+    values[:live] = product * _roots(np.arange(live) * (-first % size), size)
     wrong = np.exp(most) * (np.expm1(np.minimum(error, 50.0)) + 8 * UNIT * (math.log2(size) + 4))
     return np.fft.irfft(values, size), 2 / size * float(wrong.sum()) * (1 + 1e-9) + left_out
 
 
-def _live(parts: Parts, size: int, allowed: float) -> tuple[int, float]:
+def _live(parts: Parts, places: Integers, size: int, allowed: float) -> tuple[int, float]:
     """Return from which frequency on all may be left out, and what they add to a mass at most."""
     found = size // 2 + 1, 0.0
     for width in _BINS:
         if found[0] <= _MOST_DIRECT or size < 32 * width**2:
             break
-        found = min(found, _bounded(parts, size, width, allowed))
+        found = min(found, _bounded(parts, places, size, width, allowed))
     return found
 
 
-def _bounded(parts: Parts, size: int, width: int, allowed: float) -> tuple[int, float]:
+def _bounded(
+    parts: Parts, places: Integers, size: int, width: int, allowed: float
+) -> tuple[int, float]:
     """Return the same, from every ``width``-th frequency.
 
     The square of a characteristic function is E cos(theta (X - Y)), with Y another X, so its second
@@ -89,12 +114,12 @@ def _bounded(parts: Parts, size: int, width: int, allowed: float) -> tuple[int, 
     larger of both plus Var X h^2 / 4.
     """
     nodes = size // width
-    counts, variances = np.array(parts.counts, dtype=np.float64), _variances(parts)
-    slack = variances * (math.pi / nodes) ** 2 * (1 + 1e-6)
+    counts, variances = np.array(parts.counts, dtype=np.float64), _variances(parts, places)
+    slack, reaches = variances * (math.pi / nodes) ** 2 * (1 + 1e-6), parts.reaches()
     most, order = np.zeros(nodes // 2), np.argsort(-counts * variances)
     for some in np.split(order, range(_TOGETHER, order.size, _TOGETHER)):
-        values = np.fft.rfft([_folded(parts.one(i), nodes) for i in some])
-        wrong = 4 * UNIT * (8 * math.log2(nodes) + parts.sizes[some] / nodes + 4)
+        values = np.fft.rfft([_folded(*parts.at(places, i), nodes) for i in some])
+        wrong = 4 * UNIT * (8 * math.log2(nodes) + reaches[some] / nodes + 5)
         square = values.real**2 + values.imag**2
         bounds = np.maximum(square[:, 1:], square[:, :-1])
         bounds += (slack[some] + wrong)[:, np.newaxis]
@@ -110,29 +135,33 @@ def _bounded(parts: Parts, size: int, width: int, allowed: float) -> tuple[int, 
     return max(bins * width, 1), float(rest[bins])
 
 
-def _variances(parts: Parts) -> Floats:
+def _variances(parts: Parts, places: Integers) -> Floats:
     """Return the variance of each from above: sums are wrong by a rounding for each term."""
-    middles = np.repeat(parts.starts + parts.sizes / 2, parts.sizes)
-    places = np.arange(parts.mass.size) - middles
-    weighed = parts.mass * places
+    reaches = parts.reaches()
+    middles = np.repeat(places[parts.starts] + reaches / 2, parts.sizes)
+    far = places - middles
+    weighed = parts.mass * far
     means = np.add.reduceat(weighed, parts.starts)
-    squares: Floats = np.add.reduceat(weighed * places, parts.starts)
-    found: Floats = np.maximum(squares - means**2, 0.0) + UNIT * parts.sizes**3.0
+    squares: Floats = np.add.reduceat(weighed * far, parts.starts)
+    rounded = UNIT * parts.sizes * reaches.astype(np.float64) ** 2
+    found: Floats = np.maximum(squares - means**2, 0.0) + rounded
     return found
 
 
-def _values(parts: Parts, size: int, live: int) -> Iterator[tuple[Integers, Complex, Floats]]:
+def _values(
+    parts: Parts, places: Integers, size: int, live: int
+) -> Iterator[tuple[Integers, Complex, Floats]]:
     """Yield some of the parts, their characteristic functions at the first ``live`` frequencies,
-    each with its first place at 0, and a bound on the error of each.
+    and a bound on the error of each.
 
     A frequency of a transform is a tree of sums, so wrong by at most 8 roundings for each of its
     log2(size) levels.
     """
     cheap = parts.sizes * float(live) <= _DIRECT * size * math.log2(size)
-    direct = cheap & (live <= _MOST_DIRECT)
+    direct, reaches = cheap & (live <= _MOST_DIRECT), parts.reaches()
     for i in np.flatnonzero(~direct):
-        values = np.fft.rfft(_folded(parts.one(int(i)), size))[np.newaxis, :live]
-        wrong = UNIT * (8 * math.log2(size) + parts.sizes[[i]] / size)
+        values = np.fft.rfft(_folded(*parts.at(places, i), size))[np.newaxis, :live]
+        wrong = UNIT * (8 * math.log2(size) + reaches[[i]] / size + 1)
         yield np.array([i]), values, wrong
     for block, many in zip(_BLOCKS, (parts.sizes <= _MANY, parts.sizes > _MANY), strict=True):
         left = np.flatnonzero(direct & many)
@@ -147,23 +176,33 @@ def _summed(
     parts: Parts, some: Integers, block: int, size: int, live: int
 ) -> tuple[Complex, Floats]:
     """Return the first frequencies of some parts, added up block by block, and their errors: a
-    rounding for each mass of a block and for each block, and those of two roots of unity.
+    rounding for each mass of a block and for each block, and those of two roots of unity. Blocks
+    are those of all slots, each with one distance from place to place.
     """
-    sizes = parts.sizes[some]
-    blocks = -(-sizes // block)
-    ends = np.cumsum(blocks)
-    padded = np.zeros((int(ends[-1]), block))
-    rows = [slice(end - number, end) for end, number in zip(ends, blocks, strict=True)]
-    for i, there in zip(some, rows, strict=True):
+    firsts = np.array(parts.firsts)[some]
+    begins, ends = firsts // block, (firsts + parts.sizes[some] - 1) // block + 1
+    rows = np.cumsum(ends - begins)
+    padded = np.zeros((int(rows[-1]), block))
+    for i, place, row in zip(some, firsts - begins * block, rows - (ends - begins), strict=True):
         mass = parts.one(i)
-        padded[there].reshape(-1)[: mass.size] = mass
-    within = _roots(np.multiply.outer(np.arange(block), np.arange(live)), size)
-    places = np.arange(int(blocks.max())) * block
+        start = int(row) * block + int(place)
+        padded.reshape(-1)[start : start + mass.size] = mass
+    lowest = int(begins.min())
+    slots = np.arange(lowest, int(ends.max())) * block
+    places, seconds = (Grid(1.0, parts.fine).places(slots + one) for one in (0, 1))
+    which = np.concatenate([np.arange(b, e) - lowest for b, e in zip(begins, ends, strict=True)])
+    sums = np.empty((len(padded), live), dtype=np.complex128)
+    distances = (seconds - places)[which]
+    for distance in np.unique(distances):
+        roots = _roots(np.multiply.outer(np.arange(block) * distance, np.arange(live)), size)
+        there = distances == distance
+        sums[there] = (padded[there] @ roots.view(np.float64)).view(np.complex128)
     beyond = _roots(np.multiply.outer(places, np.arange(live)), size)
-    sums = (padded @ within.view(np.float64)).view(np.complex128)
-    values = [np.einsum("ij,ij->j", sums[there], beyond[: len(sums[there])]) for there in rows]
-    found: Complex = np.array(values)
-    wrong: Floats = UNIT * (32.0 + np.minimum(sizes, block) + blocks)
+    found: Complex = np.empty((some.size, live), dtype=np.complex128)
+    for i, (begin, end, row) in enumerate(zip(begins, ends, rows, strict=True)):
+        mine = sums[row - (end - begin) : row]
+        np.einsum("ij,ij->j", mine, beyond[begin - lowest : end - lowest], out=found[i])
+    wrong: Floats = UNIT * (32.0 + np.minimum(parts.sizes[some], block) + (ends - begins))
     return found, wrong
 
 
@@ -176,9 +215,9 @@ def _roots(powers: Integers, size: int) -> Complex:
     return roots
 
 
-def _folded(mass: Floats, size: int) -> Floats:
-    folded: Floats = np.pad(mass, (0, -mass.size % size)).reshape(-1, size).sum(axis=0)
-    return folded
+def _folded(mass: Floats, places: Integers, size: int) -> Floats:
+    """Return masses at their places modulo ``size``, a power of two."""
+    return np.bincount(places & (size - 1), mass, size).astype(np.float64, copy=False)
 
 
 def _powers(values: Complex, counts: Floats) -> Complex:
