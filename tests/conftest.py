@@ -64,7 +64,6 @@ def pytest_collection() -> Iterator[Any]:
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
         gc.freeze()
         gc.set_threshold(5_000, 10, 10)
 

@@ -205,13 +205,17 @@ def test_a_ledger_goes_on_from_its_snapshot(gate: str, todo: Any, data: st.DataO
     goes_on(book.name, events, data.draw(st.integers(0, len(events))))
 
 
-MIXED = list(mixed(1500))
+@pytest.fixture(scope="module")
+def busy() -> list[Event]:
+    """The events of a ledger of many grants."""
+    return list(mixed(1500))
 
 
+@pytest.mark.xdist_group("busy")
 @pytest.mark.parametrize("cut", [*range(0, 20, 3), 200, 1023, 1024, 1025, 1400])
-def test_a_busy_ledger_goes_on_from_its_snapshot(cut: int) -> None:
+def test_a_busy_ledger_goes_on_from_its_snapshot(busy: list[Event], cut: int) -> None:
     """The same for a ledger of many grants, whose columns and tables have grown."""
-    goes_on("mixed", MIXED[: cut + 100], cut)
+    goes_on("mixed", busy[: cut + 100], cut)
 
 
 def test_what_happens_seldom_is_kept() -> None:
@@ -291,15 +295,16 @@ def test_a_deep_command_is_kept() -> None:
     taken_up(book.state)
 
 
-def test_a_snapshot_is_a_copy() -> None:
+@pytest.mark.xdist_group("busy")
+def test_a_snapshot_is_a_copy(busy: list[Event]) -> None:
     """The state goes on while its snapshot is written, and the snapshot stays as it was."""
-    state = fold("mixed", MIXED[:600])
+    state = fold("mixed", busy[:600])
     parts = dump(state)
     before = b"".join(parts)
-    for event in MIXED[600:1200]:
+    for event in busy[600:1200]:
         apply(state, read(state, event))
     assert b"".join(parts) == before
-    assert load("mixed", before) == fold("mixed", MIXED[:600])
+    assert load("mixed", before) == fold("mixed", busy[:600])
 
 
 def test_an_empty_ledger_has_a_snapshot() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 import pytest
 from browser import Browser
-from pytest_iam import Server, iam_configuration, iam_server, iam_server_port
 from support import World
 
 from accountant.auth.keys import LEDGER
@@ -20,22 +19,34 @@ from accountant.auth.ring import KeyRing
 from accountant.budget.errors import Conflict
 from accountant.ledger.events import Event
 
-__all__ = ["iam_configuration", "iam_server", "iam_server_port"]
+if TYPE_CHECKING:
+    from pytest_iam import Server
+
 pytestmark = pytest.mark.xdist_group("provider")
 
 
+@pytest.fixture(scope="session")
+def provider(request: pytest.FixtureRequest) -> Server:
+    """The provider. Its package takes half a second to load, so others do without it."""
+    import pytest_iam  # noqa: PLC0415
+
+    request.config.pluginmanager.register(pytest_iam, "provider")
+    found: Server = request.getfixturevalue("iam_server")
+    return found
+
+
 @pytest.fixture
-def made(world: Callable[..., World], iam_server: Server) -> Iterator[World]:
+def made(world: Callable[..., World], provider: Server) -> Iterator[World]:
     """A service that is known at the provider."""
     found = world(
-        oidc_issuer=f"http://localhost:{iam_server.port}",
+        oidc_issuer=f"http://localhost:{provider.port}",
         oidc_client_id="accountant",
         oidc_client_secret="a secret: with / signs",
         oidc_scopes="openid profile groups",
         oidc_roles="privacy-office=officer, auditors=auditor",
     )
     origin = f"http://127.0.0.1:{found.http.port}"
-    client = iam_server.models.Client(
+    client = provider.models.Client(
         client_id="accountant",
         client_secret="a secret: with / signs",
         client_name="accountant",
@@ -46,19 +57,19 @@ def made(world: Callable[..., World], iam_server: Server) -> Iterator[World]:
         scope=["openid", "profile", "groups"],
         token_endpoint_auth_method="client_secret_basic",
     )
-    iam_server.backend.save(client)
+    provider.backend.save(client)
     client.audience = [client]
-    iam_server.backend.save(client)
+    provider.backend.save(client)
     yield found
-    iam_server.logout()
-    forget_codes(iam_server)
-    iam_server.backend.delete(client)
+    provider.logout()
+    forget_codes(provider)
+    provider.backend.delete(client)
 
 
-def officer(iam_server: Server, **more: Any) -> Any:
+def officer(provider: Server, **more: Any) -> Any:
     """Somebody of the privacy office."""
-    user = iam_server.random_user(**more)
-    group = iam_server.random_group(display_name="privacy-office", members=[user])
+    user = provider.random_user(**more)
+    group = provider.random_group(display_name="privacy-office", members=[user])
     return user, group
 
 
@@ -76,11 +87,11 @@ def at_provider(location: str) -> str:
     return str(answer.headers["location"])
 
 
-def forget_codes(iam_server: Server) -> None:
+def forget_codes(provider: Server) -> None:
     """Has the provider forget codes that were not used: its memory finds them by their client."""
-    with iam_server.app.app_context():
-        for code in iam_server.backend.query(iam_server.models.AuthorizationCode):
-            iam_server.backend.delete(code)
+    with provider.app.app_context():
+        for code in provider.backend.query(provider.models.AuthorizationCode):
+            provider.backend.delete(code)
 
 
 def people(made: World) -> list[Event]:
@@ -89,12 +100,12 @@ def people(made: World) -> list[Event]:
     return [one for one in found if one.type.startswith("person.")]
 
 
-def test_an_officer_signs_in(made: World, iam_server: Server) -> None:
+def test_an_officer_signs_in(made: World, provider: Server) -> None:
     """By PKCE, with the role of their group, to where they were going; the event says who they are
     for the provider, and nothing else of the visit is kept.
     """
-    user, _ = officer(iam_server, display_name="Renée.Dupont@example.org")
-    iam_server.login(user)
+    user, _ = officer(provider, display_name="Renée.Dupont@example.org")
+    provider.login(user)
     browser = Browser(made)
     answer = travel(made, browser, "/console/fair/accounts")
     assert (answer.status_code, answer.headers["location"]) == (303, "/console/fair/accounts")
@@ -107,20 +118,20 @@ def test_an_officer_signs_in(made: World, iam_server: Server) -> None:
     assert "accountant-visit" not in browser.http.cookies
 
 
-def test_a_name_stays_and_is_nobody_elses(made: World, iam_server: Server) -> None:
+def test_a_name_stays_and_is_nobody_elses(made: World, provider: Server) -> None:
     """Whoever takes another's name at the provider does not become them, and not a key; whoever is
     called otherwise there stays who they are here.
     """
-    first, _ = officer(iam_server, display_name="admin")
-    second, _ = officer(iam_server, display_name="admin")
-    iam_server.login(first)
+    first, _ = officer(provider, display_name="admin")
+    second, _ = officer(provider, display_name="admin")
+    provider.login(first)
     travel(made, Browser(made))
-    iam_server.login(second)
+    provider.login(second)
     travel(made, Browser(made))
-    with iam_server.app.app_context():
-        iam_server.backend.update(first, display_name="officer")
-        iam_server.backend.save(first)
-    iam_server.login(first)
+    with provider.app.app_context():
+        provider.backend.update(first, display_name="officer")
+        provider.backend.save(first)
+    provider.login(first)
     travel(made, Browser(made))
     names = [one.by for one in people(made)]
     assert names[0] == names[2] != names[1]
@@ -134,10 +145,10 @@ def test_a_name_stays_and_is_nobody_elses(made: World, iam_server: Server) -> No
             make()
 
 
-def test_a_key_with_the_name_keeps_a_person_out(made: World, iam_server: Server) -> None:
+def test_a_key_with_the_name_keeps_a_person_out(made: World, provider: Server) -> None:
     """They would act as whoever has the key."""
-    user, _ = officer(iam_server, display_name="zoe")
-    iam_server.login(user)
+    user, _ = officer(provider, display_name="zoe")
+    provider.login(user)
     who = Person((made.settings.oidc_issuer, user.user_name), "officer", "zoe", "")
     made.service.credentials.create(name_of(KeyRing(), who), "auditor", "operator:ann")
     answer = travel(made, Browser(made))
@@ -145,15 +156,15 @@ def test_a_key_with_the_name_keeps_a_person_out(made: World, iam_server: Server)
     assert people(made) == []
 
 
-def test_nobody_comes_in_without_a_role(made: World, iam_server: Server) -> None:
+def test_nobody_comes_in_without_a_role(made: World, provider: Server) -> None:
     """The page says so; one event an hour says who tried; sessions from before end."""
-    user, group = officer(iam_server)
-    iam_server.login(user)
+    user, group = officer(provider)
+    provider.login(user)
     browser = Browser(made)
     assert travel(made, browser).status_code == 303
-    with iam_server.app.app_context():
-        iam_server.backend.update(group, members=[iam_server.random_user()])
-        iam_server.backend.save(group)
+    with provider.app.app_context():
+        provider.backend.update(group, members=[provider.random_user()])
+        provider.backend.save(group)
     for _ in range(3):
         answer = travel(made, Browser(made))
         assert (answer.status_code, "gives you no role here" in answer.text) == (403, True)
@@ -161,26 +172,26 @@ def test_nobody_comes_in_without_a_role(made: World, iam_server: Server) -> None
     assert browser.get("/console/session").status_code == 303
 
 
-def test_another_role_ends_the_sessions_of_the_first(made: World, iam_server: Server) -> None:
+def test_another_role_ends_the_sessions_of_the_first(made: World, provider: Server) -> None:
     """What a session may do is what the last sign-in said."""
-    user, group = officer(iam_server)
-    iam_server.login(user)
+    user, group = officer(provider)
+    provider.login(user)
     before, after = Browser(made), Browser(made)
     travel(made, before)
-    with iam_server.app.app_context():
-        iam_server.backend.update(group, display_name="auditors")
-        iam_server.backend.save(group)
+    with provider.app.app_context():
+        provider.backend.update(group, display_name="auditors")
+        provider.backend.save(group)
     travel(made, after)
     assert "the role auditor" in after.get("/console/session").text
     assert before.get("/console/session").status_code == 303
 
 
-def test_a_code_of_another_visit_lets_nobody_in(made: World, iam_server: Server) -> None:
+def test_a_code_of_another_visit_lets_nobody_in(made: World, provider: Server) -> None:
     """A code that somebody else got does not fit the visit of this browser, nor does their whole
     address, nor the same one again.
     """
-    user, _ = officer(iam_server)
-    iam_server.login(user)
+    user, _ = officer(provider)
+    provider.login(user)
     theirs, mine = Browser(made), Browser(made)
     stolen = at_provider(theirs.get("/console/signin/oidc").headers["location"])
     code = dict(parse_qsl(urlsplit(stolen).query))["code"]
@@ -193,7 +204,7 @@ def test_a_code_of_another_visit_lets_nobody_in(made: World, iam_server: Server)
         assert answer.status_code == 403
         mine.http.cookies.set("accountant-visit", visit)
     assert "does not take the code" in answer.text
-    forget_codes(iam_server)
+    forget_codes(provider)
     back = theirs.get("/console/signin/oidc").headers["location"]
     visit, back = theirs.http.cookies["accountant-visit"], at_provider(back)
     assert theirs.get(back).status_code == 303

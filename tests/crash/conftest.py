@@ -10,6 +10,7 @@ import pytest
 from harness.deployment import Deployment, copied, on_postgres, on_sqlite
 from harness.effort import effort
 from harness.programs import Launcher
+from harness.recording import traceable
 from places import Hosted
 
 from bench.postgres import Server
@@ -24,6 +25,13 @@ def launcher() -> Iterator[Launcher]:
     started = Launcher()
     yield started
     started.close()
+
+
+@pytest.fixture(scope="session")
+def strace() -> None:
+    """Skips a test where nobody may trace: to find out takes a moment, and a process to look at."""
+    if not traceable():
+        pytest.skip("strace is not installed, or may not attach to a process")
 
 
 @pytest.fixture(scope="session")

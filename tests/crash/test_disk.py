@@ -18,7 +18,6 @@ from harness.effort import HEAVY, SEED, effort
 from harness.faults import failing, full, mountable, read_only, small_disk
 from harness.pipelines import DATASETS, POLICY, Pipeline, at_work, pipelines, settled
 from harness.programs import Launcher
-from harness.recording import traceable
 
 OFTEN = {"ACCOUNTANT_CHECKPOINT_SECONDS": "0.15"}
 TIMES = effort(1, 8)
@@ -176,7 +175,7 @@ def last(clients: list[Pipeline]) -> int:
     return max(json.loads(r.answer).get("sequence", 0) for c in clients for r in c.requests)
 
 
-@pytest.mark.skipif(not traceable(), reason="strace is not installed, or may not attach")
+@pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize(
     ("calls", "error"),
     effort(

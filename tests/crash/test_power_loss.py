@@ -25,7 +25,7 @@ from harness.disk import FOLDER, Disk
 from harness.effort import SEED, effort
 from harness.pipelines import Pipeline, Request, at_work
 from harness.programs import Launcher
-from harness.recording import Recording, Told, record, traceable
+from harness.recording import Recording, Told, record
 from harness.tracing import cut_off, read
 
 from accountant.auth.keys import LEDGER as KEYS
@@ -41,9 +41,6 @@ LOSSES = effort(8, 160)
 """Moments at which the power goes; at each, three times with different luck."""
 STARTED = effort(1, 12)
 """After how many of these the service is started and worked with."""
-needs_strace = pytest.mark.skipif(
-    not traceable(), reason="strace is not installed, or may not attach to a process"
-)
 
 
 @pytest.fixture
@@ -62,7 +59,7 @@ def left(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@needs_strace
+@pytest.mark.usefixtures("strace")
 def test_nothing_that_was_told_is_lost(root: Path, left: Path, launcher: Launcher) -> None:
     """Whatever a disk forgets that was not synchronised, every acknowledged event, key and signed
     head is there, the next head can be signed, and the service goes on.
@@ -102,7 +99,7 @@ def test_a_call_that_was_cut_off_is_known_for_one(tmp_path: Path) -> None:
     assert calls == [("fsync", False), ("fsync", True)]
 
 
-@needs_strace
+@pytest.mark.usefixtures("strace")
 def test_weaker_commits_are_caught(
     root: Path, left: Path, template: Deployment, launcher: Launcher
 ) -> None:
