@@ -17,6 +17,7 @@ wherever a limit is put on it, and however often that limit moves.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,7 @@ ORDERS: Final[Orders] = (
 )
 """The candidates: eight to each doubling of a - 1 below order 2, every integer to 64, then eight to
 each doubling, to 16,384."""
+_ERROR: Final = 1e-8  # Of a float beside the terms that it is the sum of; some 1e-10 at the first
 FLAT: Final = Fraction(7, 10)  # The part of delta' for the first of two orders
 _STEEP: Final = Fraction(13, 20)  # The second order as a part of the first
 _FOR_SPENT: Final = Fraction(1, 10)  # The part of delta' for the line of the spent epsilon
@@ -360,8 +362,20 @@ def _parts_for(epsilon: Fraction, filter_delta: Fraction) -> tuple[tuple[Order, 
 
 @lru_cache(maxsize=4096)
 def fixed_order(epsilon: Fraction, filter_delta: Fraction) -> Order:
-    """Return the candidate a with the largest (epsilon - c(a, delta')) / a; the first of equals."""
-    return max(ORDERS, key=lambda a: (epsilon - intercept(Fraction(a), filter_delta)) / a)
+    """Return the candidate a with the largest (epsilon - c(a, delta')) / a; the first of equals.
+
+    Floats leave out the candidates that are smaller by far more than floats err.
+    """
+    log = math.log(filter_delta.numerator) - math.log(filter_delta.denominator)
+    orders = np.array(ORDERS, dtype=np.float64)
+    at_none = np.log1p(-1 / orders) - (np.log(orders) + log) / (orders - 1)
+    about = (float(epsilon) - at_none) / orders
+    error = _ERROR * (float(epsilon) + 1 + abs(at_none)) / orders
+    likely = np.flatnonzero(about + error >= (about - error).max())
+    return max(
+        [ORDERS[place] for place in likely],
+        key=lambda a: (epsilon - intercept(Fraction(a), filter_delta)) / a,
+    )
 
 
 class GDP(LineFilter):

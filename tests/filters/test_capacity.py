@@ -395,3 +395,16 @@ def test_the_least_epsilon_admits_and_hardly_less_does(
     assert epsilon < Fraction(1, 10**6) or not (
         admits(less) and admits(replace(less, chosen=limit.chosen_for))
     )
+
+
+@given(
+    epsilon=st.fractions(Fraction(1, 10**9), 10**6, max_denominator=10**9),
+    tenths=st.integers(1, 3000),
+    kept=st.fractions(Fraction(1, 2), Fraction(999, 1000), max_denominator=1000),
+)
+@settings(max_examples=examples(60))
+def test_the_order_is_the_best_of_all(epsilon: Fraction, tenths: int, kept: Fraction) -> None:
+    """Floats leave out no candidate that is the best, or equal and before it."""
+    delta = kept / 10 ** (tenths // 10)
+    exact = [(epsilon - intercept(Fraction(a), delta)) / a for a in ORDERS]
+    assert fixed_order(epsilon, delta) == ORDERS[exact.index(max(exact))]
