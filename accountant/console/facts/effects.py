@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.facts import SECOND
 from accountant.budget.state import AccountKey, Counted, State
 from accountant.console.facts.accounts import forecast_of
@@ -89,7 +91,7 @@ def _standing(page: Page, counted: Counted) -> Standing:
 
 def _then(page: Page, state: State, counted: Counted, was: Counted | None) -> Standing:
     """Return where a limit would stand, used as fast as its account was so far."""
-    [total] = balances(state, counted, None)
+    total = balance_then(page, state, counted)
     window = counted.epoch.window.words if counted.epoch.window else ""
     paces: tuple[Pace, ...] = ()
     why = "it comes back with time" if window else "nothing was counted by this rule so far"
@@ -98,6 +100,25 @@ def _then(page: Page, state: State, counted: Counted, was: Counted | None) -> St
         paces = carried_on(forecast_of(page, was, before).paces, total.remaining, page.now)
         why = "" if any(one.runs_out for one in paces) else "at this pace it does not run out"
     return Standing(f"{counted.rule.limit.epsilon:f}", window, total, paces, why)
+
+
+def balance_then(page: Page, then: State, counted: Counted) -> Balance:
+    """Return the balance of a limit in a state that another policy would make of the page's."""
+    [total] = balances(then, counted, None, partial(_held, page, then))
+    return total
+
+
+def _held(page: Page, then: State, key: AccountKey) -> Sums | None:
+    """Return what open grants would hold in an account: what they hold in that of the epoch before,
+    which is known, where each is carried over as it is.
+    """
+    adopted = page.followed.state.adopted
+    epoch = adopted.epochs.get(key.rule) if adopted else None
+    before = key if epoch is None else key._replace(epoch=epoch.number)
+    bookings = (dict(grant.bookings) for grant in then.open.values())
+    if all(booked.get(key) is booked.get(before) for booked in bookings):
+        return page.followed.burndowns.held.of(before)
+    return then.reserved_in(key)
 
 
 def carried_on(paces: tuple[Pace, ...], left: str, now: int) -> tuple[Pace, ...]:

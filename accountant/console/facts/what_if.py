@@ -23,13 +23,13 @@ from accountant.budget.state import State
 from accountant.budget.trials.backtest import CONFIRMED, Backtest
 from accountant.console.facts.accounts import UsualFacts, forecast_of, usual
 from accountant.console.facts.changing import LIFETIME, Change, changed, ladder
-from accountant.console.facts.effects import Effect, carried_on, effects_of
+from accountant.console.facts.effects import Effect, balance_then, carried_on, effects_of
 from accountant.console.facts.pace import Forecast, Pace
 from accountant.ledger.events import rfc3339
 from accountant.reporting.desk import Page
 from accountant.reporting.policy_diff import Changed, differences
 from accountant.reporting.schema import PointFacts
-from accountant.reporting.statement import Balance, balances, scopes
+from accountant.reporting.statement import Balance, scopes
 
 MOST_TEXT: Final = 30_000
 """Characters of a policy that somebody sends: a form is bounded, and each may take three bytes."""
@@ -179,7 +179,7 @@ def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried 
         usual_of=data,
         focus=focus,
         rungs=tuple(_rungs(page, change, focus)) if change and focus and not heavy else (),
-        binding=_binding(then, focus),
+        binding=_binding(page, then, focus),
         points=_points(page, focus),
         forecast=_forecast(page, focus),
     )
@@ -257,7 +257,7 @@ def _rungs(page: Page, change: Change, focus: Effect) -> Iterator[Rung]:
         )
         if counted is None:
             continue
-        [total] = balances(then, counted, None)
+        total = balance_then(page, then, counted)
         paces = () if counted.epoch.window else focus.now.paces
         yield Rung(
             f"{amount:f}",
@@ -269,7 +269,7 @@ def _rungs(page: Page, change: Change, focus: Effect) -> Iterator[Rung]:
         )
 
 
-def _binding(then: State, focus: Effect | None) -> Binding | None:
+def _binding(page: Page, then: State, focus: Effect | None) -> Binding | None:
     """Return the limit on the same data of which less is left than of the one that is tried."""
     if focus is None or focus.then is None:
         return None
@@ -281,7 +281,7 @@ def _binding(then: State, focus: Effect | None) -> Binding | None:
         if rule.id == focus.rule or rule.divides or rule.action != "block" or rule.subjects:
             continue
         if where == focus.dataset or (where == "*" and holds):
-            [total] = balances(then, one, None)
+            total = balance_then(page, then, one)
             found.append((Decimal(total.remaining), rule, where, total))
     if not found:
         return None
