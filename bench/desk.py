@@ -19,7 +19,7 @@ from accountant.console.facts.home import HomeFacts, home
 from accountant.console.pages.home import told
 from accountant.console.rendering import Frame, render
 from accountant.reporting.desk import Desk
-from accountant.reporting.making import About, made
+from accountant.reporting.making import About, likely_place, made
 from accountant.reporting.periods.making import KINDS, AskedReport, Kind
 from accountant.reporting.periods.period import Period
 from accountant.reporting.progress import silent
@@ -152,7 +152,8 @@ def _report(service: Service, kind: Kind, now: int) -> float:
     period = Period(today - timedelta(days=30), today)
     asked = AskedReport.of(kind, period, "d7" if kind == "statement" else None, now)
     started = time.process_time()
-    made(service.ledgers, silent, About(LEDGER, None), asked, "html")
+    likely = likely_place(service, LEDGER, asked)
+    made(service.ledgers, silent, About(LEDGER, None), asked, "html", likely)
     return time.process_time() - started
 
 

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from accountant.budget.errors import Problem
 from accountant.ledger.events import Event
 from accountant.reporting.checklist import checklist
 from accountant.reporting.contributors import used_up_by
 from accountant.reporting.desk import Desk
 from accountant.reporting.files import rendered, report_of
+from accountant.reporting.periods.account import Place, subject_of
 from accountant.reporting.periods.making import AskedReport, facts_of
 from accountant.reporting.periods.rendering import set_in, written
 from accountant.reporting.progress import Progress, counted, silent
@@ -69,7 +71,8 @@ def period_report(
     for a dataset that was not registered by its end, or Unavailable where no PDF can be made.
     """
     service.known(about.population)
-    work = partial(made, about=about, asked=asked, form=form)
+    likely = likely_place(service, about.population, asked)
+    work = partial(made, about=about, asked=asked, form=form, likely=likely)
     return desk.work(about.population, work, progress=progress)
 
 
@@ -127,12 +130,29 @@ def _texts(
     return {form: rendered(report, form) for form in forms}
 
 
-def made(ledgers: Ledgers, progress: Progress, about: About, asked: AskedReport, form: str) -> Made:
+def likely_place(service: Service, population: str, asked: AskedReport) -> Place | None:
+    """Return where a statement would read if its period ended now."""
+    if asked.dataset is None:
+        return None
+    try:
+        return subject_of(service.state(population), asked.dataset).place
+    except Problem:
+        return None  # there is no such dataset
+
+
+def made(
+    ledgers: Ledgers,
+    progress: Progress,
+    about: About,
+    asked: AskedReport,
+    form: str,
+    likely: Place | None = None,
+) -> Made:
     """Return the report of a period, made here. Raise as ``period_report`` does, or ValueError for
     a damaged ledger.
     """
     with collection_paused():
-        facts = facts_of(ledgers, about.population, asked, about.published, progress)
+        facts = facts_of(ledgers, about.population, asked, about.published, progress, likely)
     return Made(written(facts, form), facts.head.events)
 
 

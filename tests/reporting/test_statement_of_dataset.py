@@ -20,11 +20,12 @@ from accountant.budget.errors import Invalid
 from accountant.budget.state import AccountKey, State, lifetime
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash
+from accountant.reporting.making import likely_place
 from accountant.reporting.periods import dataset
 from accountant.reporting.periods.account import OTHER, TIME, Part, Statement, Subject, subject_of
 from accountant.reporting.periods.cell import Held
 from accountant.reporting.periods.dataset import StatementFacts
-from accountant.reporting.periods.making import AskedReport, facts_of
+from accountant.reporting.periods.making import AskedReport, events_read, facts_of
 from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.walk import walk
 from accountant.reporting.texts import Texts
@@ -122,7 +123,7 @@ def test_opening_and_movements_are_the_closing(
     stored = [Stored(i, body, leaf_hash(body)) for i, body in enumerate(book.stored)]
     now = period.end
     subject = subject_of(walk(book.name, stored, period, now).state, name)
-    statement = Statement(subject, Texts())
+    statement = Statement(subject.place, Texts())
     end = walk(book.name, stored, period, now, statement)
     statement.close(end.state)
     for part in statement.parts:
@@ -288,3 +289,37 @@ def test_a_limit_for_a_group_of_people_is_stated_as_it_counts(desk: Desk) -> Non
     assert (part.rule, part.closing.epsilon_spent) == ("home", "0.75")
     assert found.whom == "one household"
     _adds_up(found)
+
+
+def test_a_guess_saves_time_and_changes_nothing(desk: Desk) -> None:
+    """Wherever a statement was thought to read, it is the same; where that was right the events are
+    read once.
+    """
+    desk.hospital(
+        "  - {id: a, limit: {epsilon: 1}}\n  - {id: b, limit: {epsilon: 9}}\n",
+        dimensions={"sex": ["f", "m"]},
+    )
+    desk.dataset("e")
+    for sex, epsilon in (("f", "0.2"), ("m", "0.3"), ("f", "0.05")):
+        desk.forward(DAY)
+        desk.record(laplace(epsilon), subjects={"sex": [sex]}, purpose="wages")
+    asked = AskedReport.of("statement", _days(1, 2), "d", desk.clock())
+    expected = _statement(desk, _days(1, 2))
+    end = walk(desk.name, desk.ledgers.stream(desk.name), _days(1, 2), asked.now)
+    right = subject_of(end.state, "d").place
+    others = [
+        right._replace(cell=(0,)),
+        right._replace(cell=(5,)),
+        right._replace(key=right.key._replace(rule="b")),
+        right._replace(key=right.key._replace(rule="gone")),
+        right._replace(key=lifetime("d")),
+        right._replace(dataset="e", key=right.key._replace(dataset="e")),
+    ]
+    assert right.cell == (1,)
+    for likely in (right, *others):
+        seen = list[int]()
+        found = facts_of(desk.ledgers, desk.name, asked, progress=seen.append, likely=likely)
+        assert found == expected
+        assert sum(seen) == events_read(desk.ledgers, desk.name, asked)
+    assert likely_place(desk.service, desk.name, asked) == right
+    assert likely_place(desk.service, desk.name, asked._replace(dataset="no")) is None

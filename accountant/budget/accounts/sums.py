@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import prod
 from operator import add, sub
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,6 +198,26 @@ class Sums:
         if closed is not None:
             infinite += int(closed[(row, *cell)])
         return finite, infinite
+
+    def column(self, cell: Cell) -> tuple[int, ...]:
+        """Return all that a cell holds: finite sums, then the numbers of infinite charges."""
+        beside = *self.everyone, *self.everyone_infinite
+        if self._touched is not None:
+            place = np.ravel_multi_index(cell, self.shape)
+            held = self._touched.at(np.array([place]))[:, 0].tolist()
+        elif (cells := self._cells) is None:
+            return beside
+        else:
+            if self.classes is not None:
+                cells, counts = self._arrays()
+                cell = (self.classes.number(cell),)
+            else:
+                counts = self._infinite
+            assert cells is not None  # noqa: S101 for the type checker
+            there: Any = (slice(None), *cell)
+            held = cells[there].tolist()
+            held += [0] * self.rows if counts is None else counts[there].tolist()
+        return tuple(map(add, held, beside))
 
     def met(self, selection: Selection) -> Met | None:
         """Return the classes that a selection meets, where sums are kept by class."""

@@ -98,12 +98,26 @@ class Part:
         return Ruler(self.rule, self.epoch).worst(held.column(spent=spent)).epsilon
 
 
+class Place(NamedTuple):
+    """Where a statement reads: the account of a dataset, of whatever epoch, and the cell."""
+
+    dataset: str
+    key: AccountKey
+    cell: Cell
+
+
 class Subject(NamedTuple):
     """Whose statement it is: the limit of a dataset (None: its lifetime), and the peak cell."""
 
     dataset: str
     counted: Counted | None
     cell: Cell
+
+    @property
+    def place(self) -> Place:
+        """Where it is read."""
+        key = self.counted.key if self.counted else lifetime(self.dataset)
+        return Place(self.dataset, key._replace(epoch=0), self.cell)
 
 
 def subject_of(state: State, dataset: str) -> Subject:
@@ -158,9 +172,9 @@ Counts = tuple[LimitRule, Epoch] | tuple[None, None]
 class Statement:
     """Reads the movements on the way (``walk.Reader``)."""
 
-    def __init__(self, subject: Subject, texts: Texts) -> None:
+    def __init__(self, place: Place, texts: Texts) -> None:
         self.parts: list[Part] = []
-        self._subject, self._texts = subject, texts
+        self._place, self._texts = place, texts
         self._book: CellBook | None = None
         self._names: dict[str, Asked] = {}
         """By open grant."""
@@ -206,22 +220,21 @@ class Statement:
         """
         if state.population is None:
             return None
-        if (counted := self._subject.counted) is None:
+        if not self._place.key.rule:
             return None, None
         adopted = state.adopted
-        rule = adopted.rule(counted.rule.id) if adopted else None
+        rule = adopted.rule(self._place.key.rule) if adopted else None
         if adopted is None or not isinstance(rule, LimitRule):
             return None
         return rule, adopted.epochs[rule.id]
 
     def _begin(self, state: State, counts: Counts, event: int | None) -> None:
         rule, epoch = counts
-        counted = self._subject.counted
-        key = counted.key if counted else lifetime(self._subject.dataset)
+        key = self._place.key
         if epoch is not None:
             key = key._replace(epoch=epoch.number)
         if self._book is None:
-            self._book = CellBook(state, key, self._subject.cell)
+            self._book = CellBook(state, key, self._place.cell)
         else:
             self._book.turn_to(state, key)
         self._last = self._book.read(state)
@@ -253,9 +266,8 @@ class Statement:
 
     def _reached(self, event: Event) -> bool:
         """Return whether a charge may count in the account."""
-        counted = self._subject.counted
-        together = counted is not None and counted.key.dataset == ALL
-        return together or self._subject.dataset in reach_in(event.body).charged
+        dataset, key, _ = self._place
+        return key.dataset == ALL or dataset in reach_in(event.body).charged
 
     def _note(
         self, state: State, sequence: int, time: int, event: Event | None, kind: str = TIME
@@ -276,7 +288,7 @@ class Statement:
 
     def _told(self, single: Event, event: Event) -> tuple[Asked, str]:
         if single.type == RESERVED:
-            return self._asked(event), grant_in(event)
+            return self._names[grant_in(event)], grant_in(event)
         if event.type in BOOKING:
             return self._asked(event), ""
         if event.type in SETTLING:

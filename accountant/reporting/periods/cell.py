@@ -7,15 +7,15 @@ keeps its position; before its values were there it holds nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import sub
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from accountant.budget.accounts.classes import Cell
-from accountant.budget.accounts.sums import Sums
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import ADMITTED, RESERVED
-from accountant.budget.population.selection import EVERYONE, Selection
+from accountant.budget.population.selection import Selection
 from accountant.budget.state import AccountKey, State
 from accountant.ledger.events import Event
 from accountant.reporting.history import ADOPTED, RECOVERED, SETTLING
@@ -55,7 +55,7 @@ class Held(NamedTuple):
 
 def minus(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
     """Return the difference, row by row."""
-    return tuple(a - b for a, b in zip(left, right, strict=True))
+    return tuple(map(sub, left, right))
 
 
 class CellBook:
@@ -63,9 +63,6 @@ class CellBook:
 
     def __init__(self, state: State, key: AccountKey, cell: Cell) -> None:
         self.key, self._cell = key, cell
-        self._only = EVERYONE
-        if cell:
-            self._only = Selection(False, (tuple(range(at, at + 1) for at in cell),))
         self._grants: dict[str, tuple[int, ...]] = {}
         """What each open grant holds of the cell."""
         self._sum: tuple[int, ...] = ()
@@ -98,7 +95,7 @@ class CellBook:
         there = all(at < size for at, size in zip(self._cell, shape, strict=False))
         if len(shape) != len(self._cell) or not there:
             return Held((0,) * (2 * sums.rows), (0,) * (2 * sums.rows))
-        return Held(_of(sums, self._only), self._sum or (0,) * (2 * sums.rows))
+        return Held(sums.column(self._cell), self._sum or (0,) * (2 * sums.rows))
 
     def _recount(self, state: State) -> None:
         self._grants, self._sum = {}, ()
@@ -121,12 +118,3 @@ class CellBook:
             for box in selection.boxes
         )
         return any(pairs)
-
-
-def _of(sums: Sums, only: Selection) -> tuple[int, ...]:
-    if sums.flat:
-        return (*sums.everyone, *sums.everyone_infinite)
-    [part] = sums.parts(only)
-    rows = range(sums.rows)
-    finite = [int(part.row(row)[0]) for row in rows]
-    return (*finite, *(int(part.infinite_row(row)[0]) for row in rows))
