@@ -21,7 +21,7 @@ from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.selection import EVERYONE, Box, Selection, ordered
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import Filter, Line
-from accountant.privacy.units import Currency, units_up
+from accountant.privacy.units import LARGEST, Currency, units_up
 
 T = TypeVar("T")
 _UNBOUNDED: Final = 2**63 - 1
@@ -173,7 +173,8 @@ class Ruler:
         capacity = self._most
         if not (own[value] <= capacity.own_delta).all():
             return False
-        allowed = capacity.epsilon, *capacity.along
+        # What is allowed may be more units than any sum: a sum without a bound is above it, too.
+        allowed = [min(one, LARGEST) for one in (capacity.epsilon, *capacity.along)]
         if any(one <= limit for one, limit in zip(most, allowed, strict=True)):
             return True
         each = zip(columns, allowed, strict=True)

@@ -47,3 +47,17 @@ def test_a_group_is_charged_what_its_worst_cell_is(
         assert whole.over == any(one.over for one in alone)
         overs |= {one.over for one in alone}
     assert overs == {True, False}
+
+
+@pytest.mark.parametrize("gate", FILTERS)
+def test_a_charge_without_a_bound_is_over_the_largest_limit(gate: str) -> None:
+    """Even where what the limit allows, in units, is more than any sum can be."""
+    rule = LimitRule.model_validate(
+        {"id": "a", "limit": {"epsilon": "1000000", "delta": "0.1"}, "gate": gate}
+    )
+    epoch = epoch_of(rule, None, (), 1, 0)
+    cells = np.zeros((2 * len(epoch.axis), 2), dtype=np.int64)
+    cells[len(epoch.axis) :, 1] = 1
+    cells[len(epoch.axis) + epoch.axis.index(Currency.DELTA)] = 0
+    each = Ruler(rule, epoch).by_value(Columns.stacked(cells).then(lambda sums: sums.reshape(2, 1)))
+    assert [(one.over, one.epsilon) for one in each] == [(False, 0), (True, None)]
