@@ -68,6 +68,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     queries.weights,
     scale.long_ledger,
     desk.pages,
+    desk.every,
     desk.readers,
     starts.commands,
     waiting.queue,

@@ -17,6 +17,7 @@ from accountant.budget.commands import (
     ConfirmChange,
     Envelope,
     RegisterDataset,
+    RegisterPopulation,
 )
 from accountant.budget.policy_file import parse_policy
 from accountant.runtime.service import Service
@@ -121,12 +122,23 @@ def confirm(served: Served, population: str, answer: dict[str, Any]) -> None:
             client.post(path, json=digest, headers=second).raise_for_status()
 
 
-def open_ledger(service: Service, ledger: str, datasets: Sequence[str] = (HOT,)) -> None:
-    """The population of ``bench.mixed`` with these datasets, in this process."""
+def open_ledger(
+    service: Service,
+    ledger: str,
+    datasets: Sequence[str] = (HOT,),
+    dimensions: dict[str, list[str]] | None = None,
+) -> None:
+    """The population of ``bench.mixed``, or one of other dimensions, with these datasets, in this
+    process.
+    """
     policy, digest = parse_policy(POLICY)
     about = [RegisterDataset(id=name, namespace=ledger, name=name) for name in datasets]
     adopting = AdoptPolicy(policy=policy.to_json(), source_digest=digest)
-    for asked in (opening()[0], *(Envelope("admin", one) for one in (*about, adopting))):
+    first = opening()[0]
+    if dimensions is not None:
+        people = PEOPLE | {"dimensions": dimensions}
+        first = Envelope("admin", RegisterPopulation.model_validate(people))
+    for asked in (first, *(Envelope("admin", one) for one in (*about, adopting))):
         service.execute(ledger, asked)
     [one], _ = service.proposals(ledger)
     confirmed = ConfirmChange(proposal=one.sequence, digest=one.digest)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
@@ -30,12 +31,13 @@ from accountant.store.vault import Vault
 from bench.asking import HOT, open_ledger, register
 from bench.core import POLICY
 from bench.http import CONNECTIONS, ROUNDS, Target
-from bench.running import Served, run, served
+from bench.running import Served, made_keys, run, served, serving
 
 ACCOUNTS: Final = 1_000
 LONG: Final = 100_000
 MILLION: Final = 1_000_000
 PAGE: Final = 1_000
+BOXES: Final = 300
 LOOKS: Final = 15
 LEDGER: Final = "many"
 Row = dict[str, Any]
@@ -49,6 +51,95 @@ def pages(folder: Path) -> list[Row]:
 def million(folder: Path) -> list[Row]:
     """Home with a thousand accounts after 10^6 events."""
     return _measured(folder, MILLION)
+
+
+def every(folder: Path) -> list[Row]:
+    """Every page of the console over HTTP, each after a grant: a thousand accounts after 10^5
+    events, and 10^6 cells, each charged differently.
+    """
+    shapes = (
+        ("10^5 events, 1,000 accounts", f"d{ACCOUNTS - 1}", _fill_long),
+        ("10^6 cells charged", HOT, _fill_dense),
+    )
+    return [row for shape in shapes for row in _every(folder, *shape)]
+
+
+def _every(
+    folder: Path, past: str, dataset: str, fill: Callable[[Service], Iterator[Envelope]]
+) -> Iterator[Row]:
+    place = folder / dataset
+    place.mkdir()
+    url = f"sqlite:///{place}/accountant.db"
+    secret, _ = made_keys(place, url)
+    with closing(Service(Ledgers(url), vault=Vault(Settings(home=place).home))) as service:
+        asked = fill(service)
+        last = service.head(LEDGER).size - 1
+    code = _link(place, url)
+    with serving(place, url, secret) as made:
+        look = _reader(made, code)
+        for address in _pages(dataset, last):
+            while look(address) != HTTPStatus.OK:  # the ledger is being read
+                time.sleep(0.5)
+            times = []
+            for _ in range(LOOKS):
+                one = next(asked)
+                with made.client() as client:
+                    body = {k: v for k, v in one.command.to_json().items() if k != "type"}
+                    headers = {"Idempotency-Key": str(one.key)}
+                    path = f"/v1/populations/{LEDGER}/grants"
+                    client.post(path, json=body, headers=headers).raise_for_status()
+                started = time.perf_counter()
+                look(address)
+                times.append(time.perf_counter() - started)
+            yield {"what": address, "value": median(times) * 1e3, "unit": "ms", "beside": past}
+
+
+def _pages(dataset: str, last: int) -> list[str]:
+    """Return the address of each page; the last event is a grant."""
+    here, tried = f"/console/{LEDGER}", "what-if?rule=lifetime&epsilon=500000"
+    each = ("requests", "proposals", "findings", "ledger", "reports", "evidence", "what-if", tried)
+    account = f"{here}/accounts/{dataset}"
+    return [
+        *("/console", "/console/keys", f"{here}/accounts", account, f"{here}/accounts/*"),
+        *(f"{here}/{one}" for one in each),
+        *(f"{here}/ledger/{last}", f"{here}/decisions/{last}"),
+        f"{account}?rule=person",
+    ]
+
+
+def _fill_long(service: Service) -> Iterator[Envelope]:
+    open_ledger(service, LEDGER, [f"d{i}" for i in range(ACCOUNTS)])
+    asked = _requests()
+    while (left := LONG - service.head(LEDGER).size) > 0:
+        service.execute_all(LEDGER, list(islice(asked, min(PAGE, left))))
+    return asked
+
+
+def _fill_dense(service: Service) -> Iterator[Envelope]:
+    """Grants on boxes that cut each dimension in other places, half of them still open."""
+    dimensions = {f"d{k}": [str(i) for i in range(100)] for k in range(3)}
+    open_ledger(service, LEDGER, dimensions=dimensions)
+    asked = _narrow()
+    for number, one in enumerate(islice(asked, BOXES)):
+        [granted] = service.execute(LEDGER, one).entries
+        if number % 2:
+            commit = CommitGrant(grant=f"g{granted.sequence}")
+            service.execute(LEDGER, Envelope("bench", commit))
+    service.execute(LEDGER, next(asked))
+    return asked
+
+
+def _narrow() -> Iterator[Envelope]:
+    draw = random.Random(1)  # noqa: S311 no secret
+    for number in count():
+        firsts = [draw.randrange(60) for _ in range(3)]
+        subjects = {
+            f"d{k}": {"from": str(at), "to": str(at + draw.randrange(5, 40))}
+            for k, at in enumerate(firsts)
+        }
+        mechanism = {"kind": "laplace", "sensitivity": "1", "scale": f"{1000 + draw.random():.6f}"}
+        body = {"dataset": HOT, "mechanisms": [mechanism], "subjects": subjects}
+        yield Envelope("bench", AskGrant.model_validate(body), f"n{number}")
 
 
 def readers(folder: Path) -> list[Row]:
@@ -81,24 +172,26 @@ def _link(home: Path, url: str) -> str:
     return said.split("/console/signin/link/")[1].split()[0]
 
 
-def _reader(made: Served, code: str) -> Callable[[], None]:
-    """Somebody who has signed in; returns how they look at Home."""
+def _reader(made: Served, code: str) -> Callable[[str], int]:
+    """Somebody who has signed in; returns how they look at a page, which returns its status."""
     client = made.client()
     del client.headers["Authorization"]
     origin = {"Origin": f"http://127.0.0.1:{made.port}", "Sec-Fetch-Site": "same-origin"}
     client.post("/console/signin/code", data={"code": code}, headers=origin)
 
-    def look() -> None:
-        if client.get("/console").status_code != HTTPStatus.OK:
-            raise RuntimeError("the reader is not signed in")
+    def look(address: str) -> int:
+        status = client.get(address).status_code
+        if status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
+            raise RuntimeError(f"{address} cannot be seen: {status}")
+        return status
 
-    look()
+    look("/console")
     return look
 
 
-def _read(look: Callable[[], None], done: Event) -> None:
+def _read(look: Callable[[str], int], done: Event) -> None:
     while not done.wait(0.25):
-        look()
+        look("/console")
 
 
 def _measured(folder: Path, events: int) -> list[Row]:

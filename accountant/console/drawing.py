@@ -24,6 +24,8 @@ _SHORTEST: Final = 3_600 * SECOND
 """A ledger is drawn over at least so many microseconds."""
 _NEAR: Final = 60
 """Units of a drawing within which two labels would cover each other."""
+_DIGIT: Final = 0.6
+"""The width of a digit, as a part of the size of the type."""
 _AHEAD: Final = 0.4
 """The part of the past that is drawn ahead, where no date is near."""
 _MONTHS: Final = [
@@ -134,6 +136,10 @@ class _Plot:
         self.end = self._end()
         self.top = max([*self.limits, *([float(subject.tried.limit)] if subject.tried else [])])
         self.top = self.top or 1.0
+        step = _nice(self.top / 4)
+        self.steps = [i * step for i in range(int(self.top / step + 1e-9) + 1)]
+        wide = max(len(_amount(one)) for one in self.steps) * frame.size * _DIGIT + 14
+        self.frame = frame._replace(left=max(frame.left, round(wide)))
         self.digits = places(self.points[-1].limit) if float(self.points[-1].limit) else 3
 
     def _end(self) -> int:
@@ -185,12 +191,12 @@ class _Plot:
         frame, size = self.frame, self.frame.size
         edge = frame.width - frame.right
         yield Mark("t-soft", text="epsilon left", x=2, y=13, size=size)
-        step = _nice(self.top / 4)
-        for i in range(int(self.top / step + 1e-9) + 1):
-            y = self.y(i * step)
-            yield Mark("l-grid" if i else "l-axis", f"M{frame.left} {y}H{edge}")
-            text = f"{i * step:g}"
-            yield Mark("t-soft", text=text, x=frame.left - 8, y=y + 4, anchor="end", size=size)
+        for amount in self.steps:
+            y = self.y(amount)
+            yield Mark("l-grid" if amount else "l-axis", f"M{frame.left} {y}H{edge}")
+            yield Mark(
+                "t-soft", text=_amount(amount), x=frame.left - 8, y=y + 4, anchor="end", size=size
+            )
         for place, (stamp, text) in enumerate(self._dates()):
             x = self.x(stamp)
             yield Mark("l-axis", f"M{x} {frame.bottom}v5")
@@ -307,6 +313,11 @@ def _steps(xs: Sequence[float], ys: Sequence[float]) -> str:
         if y != before:
             found.append(f"H{x}V{y}")
     return "".join(found) + f"H{xs[-1]}"
+
+
+def _amount(amount: float) -> str:
+    """Return a round number in digits, however large or small: 1,000,000 or 0.000000005."""
+    return f"{Decimal(f'{amount:.6g}'):,f}"
 
 
 def _nice(step: float) -> float:

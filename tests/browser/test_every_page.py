@@ -28,6 +28,7 @@ def addresses(site: Site) -> list[str]:
         *(f"{clinic}/{one}" for one in ("findings", "grants", "ledger", "reports", "evidence")),
         *(f"{clinic}/accounts/{one}" for one in ("labs", "visits", "surveys", "*")),
         f"{clinic}/what-if?rule=lifetime&epsilon=2&delta=1e-6",
+        f"{clinic}/reports/making?kind=officer&first=2026-01-01&last=2026-01-31&format=html",
         f"{clinic}/proposals/{proposal}",
         f"{clinic}/requests/{request}",
         *(f"{clinic}/ledger/{one}" for one in by_type.values()),

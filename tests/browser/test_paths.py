@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,34 @@ def test_a_proposal_is_refused_with_a_reason(enter: Enter, site: Site) -> None:
     events = site.call("ada", "GET", "/events?after=-1&limit=1000")["events"]
     declined = [e for e in events if e["event"]["type"] == "change.declined.v1"]
     assert len(declined) == 1
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+def test_who_waits_for_a_report_sees_how_far_it_is(enter: Enter, site: Site, scripts: bool) -> None:
+    """A bar with a name and a value, and the same in words; the page finds out by itself that the
+    report is made, and with scripts neither loads anew nor takes the focus away.
+    """
+    page = enter("olive", java_script_enabled=scripts)
+    today = site.call("ada", "GET", "/events?limit=1")["events"][0]["event"]["time"][:10]
+    chosen = f"{site.url}/console/clinic/reports/making?first={today}&last={today}&format=html"
+    page.goto(f"{chosen}&kind=statement&dataset=visits")
+    bar = page.get_by_role("progressbar", name="The report is being made")
+    expect(bar).to_have_attribute("value", re.compile(r"\d+"))
+    expect(page.get_by_role("main")).to_contain_text(re.compile(r"events? read: \d+ %"))
+    other = page.get_by_role("link", name="Choose another report")
+    if scripts:
+        other.focus()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The report is ready")
+    expect(bar).to_have_count(0)
+    if scripts:
+        expect(page.get_by_role("status")).to_have_text("The report is ready")
+        expect(other).to_be_focused()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download it").click()
+    assert download.value.suggested_filename.startswith(f"clinic-statement-visits-{today}")
+    page.goto(f"{chosen}&kind=statement&dataset=nothing")
+    expect(page.get_by_role("alert")).to_contain_text("No dataset is called 'nothing'")
+    expect(bar).to_have_count(0)
 
 
 def test_the_steward_cannot_confirm_what_they_proposed(enter: Enter, site: Site) -> None:

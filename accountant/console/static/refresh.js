@@ -1,7 +1,7 @@
 // Keeps a page fresh while it is looked at: it is fetched again each so many seconds, which main says
 // in data-refresh, until a page comes that does not. Without scripts every page works; it is then as
 // old as its date says. Of a page with a part in data-live only that is put in: somebody waits for
-// it. Else nothing moves while somebody is at work in main: with a form, an open fold, a selection,
+// it, and the page that says why it will not come. Else nothing moves while somebody is at work in main: with a form, an open fold, a selection,
 // or the focus within.
 "use strict";
 (() => {
@@ -15,8 +15,15 @@
     if (busy()) return;
     try {
       const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
-      if (!answer.ok || busy()) return;
+      const failed = part !== main && answer.status === 422;
+      if ((!answer.ok && !failed) || busy()) return;
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (failed) {
+        clearInterval(timer);
+        main.replaceChildren(...page.querySelector("main").childNodes);
+        document.title = page.title;
+        return;
+      }
       const next = page.querySelector(part === main ? "main[data-refresh]" : "[data-live]");
       if (!next) return;
       if (told && page.title !== document.title) told.textContent = page.querySelector("h1").textContent;
