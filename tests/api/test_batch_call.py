@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import orjson
@@ -10,9 +12,10 @@ from support import Clock, World, ask, laplace, last_replay
 
 
 @pytest.fixture
-def world(database: str) -> World:
+def world(database: str) -> Iterator[World]:
     """A service with one limit of epsilon 1 on dataset d."""
-    return World(database).hospital()
+    with closing(World(database)) as made:
+        yield made.hospital()
 
 
 def item(kind: str, **body: Any) -> dict[str, Any]:
@@ -85,13 +88,13 @@ def test_a_retry_gets_the_first_answer_byte_for_byte(world: World) -> None:
 def test_a_late_commit_answers_a_retry_the_same(database: str) -> None:
     """The expiry that comes before a batch is no part of its answer."""
     clock = Clock()
-    world = World(database, clock).hospital()
-    held = world.post("/grants", ask(laplace("0.1"), ttl_seconds=1)).json()["id"]
-    clock.forward(10**9)
-    body = items(item("commit_grant", grant=held), grant("0.1"))
-    first = world.post("/batch", body, key="k")
-    assert [one["state"] for one in first.json()["items"]] == ["expired", "reserved"]
-    assert world.post("/batch", body, key="k").content == first.content
+    with closing(World(database, clock)) as world:
+        held = world.hospital().post("/grants", ask(laplace("0.1"), ttl_seconds=1)).json()["id"]
+        clock.forward(10**9)
+        body = items(item("commit_grant", grant=held), grant("0.1"))
+        first = world.post("/batch", body, key="k")
+        assert [one["state"] for one in first.json()["items"]] == ["expired", "reserved"]
+        assert world.post("/batch", body, key="k").content == first.content
 
 
 def test_a_refusal_names_the_item_as_it_was_listed(world: World) -> None:

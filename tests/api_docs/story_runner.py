@@ -34,14 +34,18 @@ class Told:
 
     def __init__(self, url: str) -> None:
         settings = Settings(home=sqlite_path(url).parent)
-        service = Service(Ledgers(url), vault=Vault(settings.home))
-        self.secrets = {
-            role: service.credentials.create(name, role, "test") for role, name in CLIENTS.items()
-        }
+        self.service = Service(Ledgers(url), vault=Vault(settings.home))
+        keys = self.service.credentials
+        self.secrets = {role: keys.create(name, role, "test") for role, name in CLIENTS.items()}
         for name in ("third", "deputy"):
-            service.credentials.create(name, "officer", "operator:ann")
-        self.http = client_of(service, settings)
+            keys.create(name, "officer", "operator:ann")
+        self.http = client_of(self.service, settings)
         self.digest = ""  # of what was read last: of other bytes in each run
+
+    def close(self) -> None:
+        """Closes the client and the service."""
+        self.http.close()
+        self.service.close()
 
     def send(self, example: Example) -> Any:
         """The response to one documented request."""

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from schema_check import errors
 from story_runner import Told, differences, masked
 
 from accountant.api.description.texts import STORY
-
-
-@pytest.fixture
-def told(database: str) -> Told:
-    """A service on a database of its own."""
-    return Told(database)
 
 
 def test_every_documented_request_is_answered_as_documented(told: Told) -> None:

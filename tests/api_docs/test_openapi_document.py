@@ -200,10 +200,9 @@ def test_statuses_in_the_list_are_those_that_are_answered() -> None:
     ],
 )
 def test_a_problem_has_its_documented_status(
-    database: str, method: str, path: str, body: str | None, code: str
+    told: Told, method: str, path: str, body: str | None, code: str
 ) -> None:
     """A sample of mistakes is answered with the status that the list states."""
-    told = Told(database)
     headers = {"Authorization": f"Bearer {told.secrets['admin']}"}
     answer = told.http.request(
         method, f"/v1/populations/nowhere{path}", headers=headers, content=body
@@ -212,9 +211,8 @@ def test_a_problem_has_its_documented_status(
     assert answer.status_code == PROBLEMS[code].status
 
 
-def test_the_document_is_served_to_everybody(database: str) -> None:
+def test_the_document_is_served_to_everybody(told: Told) -> None:
     """Neither the document nor the page asks for a key."""
-    told = Told(database)
     assert told.http.get("/openapi.json").json()["openapi"].startswith("3.1")
     assert told.http.get("/docs").headers["content-type"].startswith("text/html")
     assert told.http.get("/", follow_redirects=False).headers["location"] == "/docs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,11 @@ class Importing:
 
 
 @pytest.fixture
-def importing_(database: str, tmp_path: Path) -> Importing:
+def importing_(world: Callable[..., World], tmp_path: Path) -> Importing:
     """An import of some batches."""
     folder = tmp_path / "files"
     folder.mkdir()
-    return Importing(World(database).hospital(), folder)
+    return Importing(world().hospital(), folder)
 
 
 def test_an_import_that_was_killed_goes_on(importing_: Importing) -> None:

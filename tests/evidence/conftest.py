@@ -1,8 +1,9 @@
-"""Houses: services with a home, and witnesses, closed when the test is over."""
+"""Houses: services with a home, and witnesses, closed when the tests that share them are over."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,24 @@ from witnessing import Witnessed, publication
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
     """Makes services with homes below this test's folder."""
+    with houses(tmp_path) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., House]]:
+    """Makes services with homes for a file of tests."""
+    with houses(tmp_path_factory.mktemp("shared")) as make:
+        yield make
+
+
+@contextmanager
+def houses(folder: Path) -> Iterator[Callable[..., House]]:
+    """Makes services with homes below a folder, and closes them."""
     made: list[House] = []
 
     def make(name: str = "home", clock: Clock | None = None) -> House:
-        made.append(House(tmp_path / name, clock))
+        made.append(House(folder / name, clock))
         return made[-1]
 
     yield make

@@ -62,6 +62,7 @@ class House(World):
         self.vault = Vault(self.settings.home)
         self.keys = 0
         self.secrets: dict[str, str] = {}
+        self.next: list[House] = []
         self.open()
 
     @property
@@ -88,8 +89,15 @@ class House(World):
         return super().auth(who)
 
     def again(self) -> House:
-        """Another service on the same home, as after a restart."""
-        return House(self.home, self.clock)
+        """Another service on the same home, as after a restart; closed with this one."""
+        self.next.append(House(self.home, self.clock))
+        return self.next[-1]
+
+    def close(self) -> None:
+        """Lets go of the file, and so do those that came after."""
+        for each in self.next:
+            each.close()
+        super().close()
 
     def do(self, kind: str, by: str = "pipe", **fields: Any) -> Event:
         """The last event that answers the command ``kind``."""

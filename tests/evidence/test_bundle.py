@@ -32,9 +32,9 @@ SEED = 20261121
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> House:
+def home(shared: Callable[..., House]) -> House:
     """A ledger with events of all types."""
-    return eventful(House(tmp_path_factory.mktemp("bundle") / "home", Clock()))
+    return eventful(shared(clock=Clock()))
 
 
 @pytest.fixture(scope="module")

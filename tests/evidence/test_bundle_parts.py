@@ -15,11 +15,11 @@ from accountant.ledger.tiles import unpack_entries
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> House:
+def home(shared: Callable[..., House]) -> House:
     """A ledger of some 800 events in four entry bundles; keys and policies change in the third, and
     a text of the first is erased there.
     """
-    made = resident(House(tmp_path_factory.mktemp("parts") / "home", Clock()))
+    made = resident(shared(clock=Clock()))
     made.grant(purpose="a purpose of the first part")
     made.grant(purpose="another purpose")
     made.sign()

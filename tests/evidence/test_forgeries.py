@@ -19,9 +19,9 @@ from accountant.ledger.notes import Signer
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> House:
+def home(shared: Callable[..., House]) -> House:
     """A ledger with events of all types."""
-    return eventful(House(tmp_path_factory.mktemp("forged") / "home", Clock()))
+    return eventful(shared(clock=Clock()))
 
 
 @pytest.fixture

@@ -858,9 +858,9 @@ def test_sums_before_a_refused_item(before: tuple[str, ...], least: int, most: i
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> House:
+def home(shared: Callable[..., House]) -> House:
     """A ledger of the service with events of all types."""
-    return eventful(House(tmp_path_factory.mktemp("minimal") / "home", Clock()))
+    return eventful(shared(clock=Clock()))
 
 
 def sides(bundle: bytes, key: str) -> tuple[Any, Any]:

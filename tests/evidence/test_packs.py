@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import tracemalloc
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -26,9 +27,9 @@ pytestmark = pytest.mark.xdist_group("packs")
 
 
 @pytest.fixture(scope="module")
-def signed_often(tmp_path_factory: pytest.TempPathFactory) -> House:
+def signed_often(shared: Callable[..., House]) -> House:
     """A ledger of 300 heads; the key is rotated where one pack ends and the next begins."""
-    made = resident(House(tmp_path_factory.mktemp("often") / "home", Clock()))
+    made = resident(shared("often", Clock()))
     for number in range(300):
         if number == WIDTH:
             made.publisher.rotate("fair", "operator:o")
@@ -38,9 +39,9 @@ def signed_often(tmp_path_factory: pytest.TempPathFactory) -> House:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> House:
+def home(shared: Callable[..., House]) -> House:
     """A ledger with events of all types."""
-    return eventful(House(tmp_path_factory.mktemp("packs") / "home", Clock()))
+    return eventful(shared("packs", Clock()))
 
 
 def forged(home: House, count: int) -> Members:

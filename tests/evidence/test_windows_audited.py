@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,10 +38,10 @@ MECHANISMS = ([laplace("0.1")], [laplace("0.05", 3)], [declared("0.1", "0.000001
 class Played:
     """A ledger on which anything may happen, at any time."""
 
-    def __init__(self, home: Path, seed: int) -> None:
+    def __init__(self, house: Callable[..., House], seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 (which ledger it is)
         self.clock = Clock()
-        self.house = resident(House(home, self.clock), {"age": ["1", "2"], "sex": ["f", "m"]})
+        self.house = resident(house(clock=self.clock), {"age": ["1", "2"], "sex": ["f", "m"]})
         self.ages = ["1", "2"]
         self.policy()
 
@@ -99,9 +99,9 @@ class Played:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_verifiers_take_every_decision_again(tmp_path: Path, seed: int) -> None:
+def test_verifiers_take_every_decision_again(house: Callable[..., House], seed: int) -> None:
     """Whatever happened, and when: neither verifier has a finding, nor has the replay."""
-    played = Played(tmp_path / "house", seed)
+    played = Played(house, seed)
     for _ in range(120):
         played.step()
     bundle = played.house.bundle()
@@ -114,46 +114,46 @@ def test_verifiers_take_every_decision_again(tmp_path: Path, seed: int) -> None:
     assert kinds.count("grant.reserved.v1") > 5
 
 
-def test_who_frees_too_early_is_found(tmp_path: Path) -> None:
+def test_who_frees_too_early_is_found(house: Callable[..., House]) -> None:
     """A grant that the window did not have room for yet is a finding of both verifiers."""
-    house = resident(House(tmp_path / "house", Clock()))
-    adopt(house, RULES.format(span="window: 12h", epsilon="0.3"), confirmed_by="officer")
+    made = resident(house(clock=Clock()))
+    adopt(made, RULES.format(span="window: 12h", epsilon="0.3"), confirmed_by="officer")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Window, "ends", lambda self, at: at + 1)
         for _ in range(2):
-            granted = house.do("ask_grant", dataset="d", mechanisms=[laplace("0.3")])
-            house.do("commit_grant", grant=f"g{granted.sequence}")
-            house.clock.forward(60)
-    bundle = house.bundle()
+            granted = made.do("ask_grant", dataset="d", mechanisms=[laplace("0.3")])
+            made.do("commit_grant", grant=f"g{granted.sequence}")
+            made.clock.forward(60)
+    bundle = made.bundle()
     assert audit(bundle).count > 0
     assert report(bundle)["findings"]
 
 
-def test_who_unlocks_too_early_is_found(tmp_path: Path) -> None:
+def test_who_unlocks_too_early_is_found(house: Callable[..., House]) -> None:
     """A grant of what was still locked is a finding of the verifier that replays. The second one
     believes how much is locked: it says so, and holds grants to the whole limit.
     """
-    house = resident(House(tmp_path / "house", Clock()))
+    made = resident(house(clock=Clock()))
     span = "window: 12h, unlock: {per_request: 1/3}"
-    adopt(house, RULES.format(span=span, epsilon="0.9"), confirmed_by="officer")
-    house.do("ask_grant", dataset="d", mechanisms=[laplace("0.2")])
-    assert report(house.bundle())["believed"] == ["w"]
+    adopt(made, RULES.format(span=span, epsilon="0.9"), confirmed_by="officer")
+    made.do("ask_grant", dataset="d", mechanisms=[laplace("0.2")])
+    assert report(made.bundle())["believed"] == ["w"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(State, "lock", lambda *_: UNLOCKED)
         for _ in range(2):
-            house.do("ask_grant", dataset="d", mechanisms=[laplace("0.3")])
-    bundle = house.bundle()
+            made.do("ask_grant", dataset="d", mechanisms=[laplace("0.3")])
+    bundle = made.bundle()
     assert audit(bundle).count > 0
     assert report(bundle)["findings"] == []
 
 
-def test_a_bundle_is_of_the_last_event(tmp_path: Path) -> None:
+def test_a_bundle_is_of_the_last_event(house: Callable[..., House]) -> None:
     """What has left a window since the last event still counts in the totals of the bundle."""
-    house = resident(House(tmp_path / "house", Clock()))
-    adopt(house, RULES.format(span="window: 12h", epsilon="0.9"), confirmed_by="officer")
-    house.do("record_invocations", dataset="d", mechanisms=[laplace("0.2")])
-    house.sign()
-    house.clock.forward(90_000)
-    bundle = house.bundle()
+    made = resident(house(clock=Clock()))
+    adopt(made, RULES.format(span="window: 12h", epsilon="0.9"), confirmed_by="officer")
+    made.do("record_invocations", dataset="d", mechanisms=[laplace("0.2")])
+    made.sign()
+    made.clock.forward(90_000)
+    bundle = made.bundle()
     assert [str(finding) for finding in audit(bundle).findings] == []
     assert report(bundle)["findings"] == []

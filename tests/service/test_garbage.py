@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from math import inf
 from typing import Any
@@ -47,12 +47,12 @@ def crowd(world: World, size: int, *odd: Any) -> list[Waiting]:
 
 
 @pytest.fixture
-def busy(database: str) -> World:
+def busy(world: Callable[..., World]) -> World:
     """A service that has answered crowds before."""
-    world = World(database).hospital("  - {id: a, limit: {epsilon: 1000}}\n")
+    made = world().hospital("  - {id: a, limit: {epsilon: 1000}}\n")
     for _ in range(4):
-        world.service.dispatcher.answer("fair", crowd(world, 60))
-    return world
+        made.service.dispatcher.answer("fair", crowd(made, 60))
+    return made
 
 
 def test_a_problem_does_not_keep_its_round(busy: World) -> None:
