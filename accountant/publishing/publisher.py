@@ -19,11 +19,11 @@ from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.events import canonical
 from accountant.ledger.merkle import tree_of
-from accountant.ledger.notes import Verifier
+from accountant.ledger.notes import Signer, Verifier
 from accountant.publishing.log import Log, complete
 from accountant.publishing.witness import Contradiction, Unanswered, ask
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Signed, Writing
+from accountant.store.ledgers import Ledgers, Signed, Writing
 from accountant.store.projection import Projection
 from accountant.store.vault import Vault
 
@@ -107,11 +107,8 @@ class Publisher:
         return self._vault.read(ledger, "signed") == signed.note
 
     def _signed(self, projection: Projection[State], last: Signed | None) -> Signed:
-        tree, before = projection.tree, last.size if last else 0
-        keys = projection.state.custody.signing(tree.size, before)
-        signers = [
-            self._vault.signer(projection.ledger, Verifier.from_text(key.text)) for key in keys
-        ]
+        tree = projection.tree
+        signers = _signers(self._vault, projection.state, tree.size, last)
         head = Checkpoint(signers[0].name, tree.size, tree.root)
         number = last.number + 1 if last else 0
         return Signed(number, tree.size, notes.sign(head.to_text(), signers))
@@ -144,8 +141,12 @@ class Publisher:
         return key
 
     def rotate(self, ledger: str, by: str) -> Verifier:
-        """Replace the signing key. The next checkpoint is signed with both."""
-        return self._adopt_key(ledger, self._name(ledger), by)
+        """Replace the signing key. The next checkpoint is signed with both. Raises VaultError if a
+        key that it needs is not there: the new one would follow from nothing.
+        """
+        name = self._name(ledger)
+        next_signers(self._service.ledgers, self._vault, self._service.state(ledger))
+        return self._adopt_key(ledger, name, by)
 
     def publish(self, ledger: str) -> Signed | None:
         """Sign the head and ask the witnesses; return the checkpoint if it is now published. A
@@ -232,6 +233,20 @@ class Publisher:
             witness=witness, status=reason.status, detail=detail, size=signed.size
         )
         self._service.execute(ledger, Envelope(SYSTEM, command))
+
+
+def next_signers(ledgers: Ledgers, vault: Vault, state: State) -> list[Signer]:
+    """Return what has to sign the ledger's next checkpoint: nothing where it has no key in force.
+    Raises VaultError, with the remedy, if a key is not there.
+    """
+    if state.custody.key is None:
+        return []
+    return _signers(vault, state, state.sequence, ledgers.last_signed(state.ledger))
+
+
+def _signers(vault: Vault, state: State, size: int, last: Signed | None) -> list[Signer]:
+    keys = state.custody.signing(size, last.size if last else 0)
+    return [vault.signer(state.ledger, Verifier.from_text(key.text)) for key in keys]
 
 
 def kept_totals(state: State, signed: Signed) -> bytes:

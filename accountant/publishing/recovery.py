@@ -31,9 +31,8 @@ from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event, canonical
 from accountant.ledger.merkle import MissingHash, tree_of
-from accountant.ledger.notes import Verifier
 from accountant.privacy.units import Charge
-from accountant.publishing.publisher import Publisher
+from accountant.publishing.publisher import Publisher, next_signers
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.vault import KINDS, Vault
@@ -115,9 +114,11 @@ def confirm(
 
 
 def _lost(service: Service, vault: Vault, ledger: str) -> list[str]:
-    """Return the heads that were lost. Raises Conflict if there are none, and the key is there."""
+    """Return the heads that were lost. Raises Conflict if there are none, and the keys are there
+    that the next head needs.
+    """
     lost = lost_heads(service.ledgers, vault, ledger)
-    if not lost and _key_is_there(service, vault, ledger):
+    if not lost and _can_sign(service, vault, ledger):
         raise Conflict(
             "nothing-lost",
             f"ledger {ledger} continues every head that was signed or published, and its key is "
@@ -126,12 +127,10 @@ def _lost(service: Service, vault: Vault, ledger: str) -> list[str]:
     return lost
 
 
-def _key_is_there(service: Service, vault: Vault, ledger: str) -> bool:
-    """Return whether the vault holds the ledger's key, if it has one."""
-    key = service.state(ledger).custody.key
+def _can_sign(service: Service, vault: Vault, ledger: str) -> bool:
+    """Return whether the vault holds each key that the ledger's next head needs."""
     try:
-        if key is not None:
-            vault.signer(ledger, Verifier.from_text(key.text))
+        next_signers(service.ledgers, vault, service.state(ledger))
     except StoreError:
         return False
     return True

@@ -18,6 +18,7 @@ from accountant.budget.commands import Envelope
 from accountant.budget.errors import Conflict, Forbidden, Problem
 from accountant.budget.facts import grant_in
 from accountant.budget.state import State
+from accountant.cli.doctor import examine
 from accountant.ledger.events import canonical
 from accountant.ledger.notes import COSIGNATURE, Signer, parse
 from accountant.publishing import recovery
@@ -127,6 +128,28 @@ def test_a_lost_key_is_recovered_from(house: Callable[..., House]) -> None:
     assert after.used()[0][0] == before[0][0] + 1_000_000
     assert reasons(audit(after.bundle())) == []
     after.close()
+
+
+def test_a_key_that_is_lost_cannot_be_rotated(house: Callable[..., House]) -> None:
+    """The old key vouches for the new one, so without it there is no rotation: nothing is adopted,
+    and the remedy is said. A ledger that took another key nonetheless is recovered.
+    """
+    made = resident(house())
+    made.sign()
+    for path in (made.home / "vault/fair").glob("*.key"):
+        path.unlink()
+    before = made.service.state("fair").sequence
+    with pytest.raises(StoreError, match="accountant recover"):
+        made.publisher.rotate("fair", "operator:o")
+    assert made.service.state("fair").sequence == before
+    name = f"{ORIGIN}/fair"
+    made.do(
+        "adopt_signing_key", "operator:o", key=str(made.vault.new_signer("fair", name).verifier)
+    )
+    [found] = [one for one in examine(made.settings) if one.check == "ledger fair" and one.do]
+    assert (found.status, "accountant recover" in found.text) == ("wrong", True)
+    recovered(made, "the key was on a stick")
+    assert reasons(audit(made.again().bundle())) == []
 
 
 KILLED = """

@@ -17,8 +17,8 @@ from accountant.cli.checkups.finding import Finding, fine, look, wrong
 from accountant.cli.checkups.machine import SOON, TIMEOUT
 from accountant.config.settings import Settings
 from accountant.ledger.events import rfc3339
-from accountant.ledger.notes import Verifier
 from accountant.privacy import engine
+from accountant.publishing.publisher import next_signers
 from accountant.runtime.clock import APART, ClockMark
 from accountant.runtime.reader import Reader
 from accountant.store.ledgers import Ledgers, StoreError, parsed, shown, sqlite_path
@@ -147,11 +147,9 @@ class Ledger:
             )
 
     def _signing(self, about: str, state: State) -> Iterator[Finding]:
-        """Look whether the key that signs is there."""
-        if (key := state.custody.key) is None:
-            return
+        """Look whether the keys are there that sign the next head."""
         try:
-            self.vault.signer(self.name, Verifier.from_text(key.text))
+            next_signers(self.reader.ledgers, self.vault, state)
         except StoreError as error:
             yield wrong(about, str(error), "Until then nothing of it is signed.")
 
