@@ -273,3 +273,29 @@ def test_absurd_plans_have_a_price(parts: list[dict[str, Any]]) -> None:
             assert None not in alone
             assert booked is not None
             assert booked <= sum(one or 0 for one in alone)
+
+
+LOOSE: list[dict[str, Any]] = [
+    {"kind": "permute_and_flip", "sensitivity": "1", "scale": "4"},
+    {"kind": "laplace", "sensitivity": {"l1": "1"}, "scale": "4"},
+    {"kind": "declared", "rho": "0.1"},
+    {"kind": "gaussian", "sensitivity": "1", "scale": "1"} | {"sampling": {"allocation": 2}},
+    {"kind": "gaussian", "sensitivity": "1", "scale": "1"}
+    | {"sampling": {"truncated": {"rate": "0.5", "of": 100, "at_most": 50}}},
+]
+
+
+@pytest.mark.parametrize("body", LOOSE, ids=str)
+def test_what_has_no_pair_has_no_lower_end(body: dict[str, Any]) -> None:
+    """Where something may cost less than what stands for it, the total has no end from below; a
+    lower end above another proved epsilon would contradict it. What is declared by its epsilon
+    costs what it says.
+    """
+    other = parse({"kind": "gaussian", "sensitivity": "1", "scale": "9"})
+    found = tight([parse(body), other], ADD, Fraction(1, 10**6)).pld
+    assert found is not None
+    assert found.lower == 0 < found.upper
+    known = parse({"kind": "declared", "epsilon": "0.5"})
+    whole = tight([known, other], ADD, Fraction(1, 10**6)).pld
+    assert whole is not None
+    assert 0.5 < whole.lower <= whole.upper

@@ -166,13 +166,18 @@ def _plain(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | Non
         case additive.DiscreteGaussian(sensitivity=Decimal()):
             width = int(steps * mechanism.width)
             return pairs.DiscreteGaussian(width, Fraction(mechanism.scale))
-        case local.RandomizedResponse() if steps == 1 and mechanism.categories > 2:
-            same = 1 - sum(mechanism.chances, Fraction(0))
-            response = pairs.Response(up(mechanism.epsilon()))
-            return sampled_pairs.Blend(
-                response, sampled_pairs.Same(), math.nextafter(float(same), 0.0)
-            )
+        case local.RandomizedResponse() if steps == 1:
+            return _of_response(mechanism)
     return None
+
+
+def _of_response(mechanism: local.RandomizedResponse) -> Pair:
+    """Return the pair of the two categories in which two people differ; others tell nothing."""
+    same = 1 - sum(mechanism.chances, Fraction(0))
+    response = pairs.Response(up(mechanism.epsilon()))
+    if not same:
+        return response
+    return sampled_pairs.Blend(response, sampled_pairs.Same(), math.nextafter(float(same), 0.0))
 
 
 def up(value: Number) -> float:

@@ -28,7 +28,8 @@ _UNBOUNDED: Final = 10**12  # An epsilon that no account holds
 
 class Tight(NamedTuple):
     """The total of a list that was fixed in advance. ``pld`` and ``renyi`` None: something has no
-    bound. ``optimal`` None: the mechanisms are not all alike, or too many. ``closed_form`` None:
+    bound; ``pld.lower`` 0: something has no pair of its own, and may cost less than what stands for
+    it. ``optimal`` None: the mechanisms are not all alike, or too many. ``closed_form`` None:
     something among them has no (epsilon, delta) of its own. ``gaussian`` None: the list is not
     only normal noise, nor a single discrete Gaussian. ``filters``: the sum of rho or of mu^2, if
     everything has one, as the filters zcdp and gdp count it.
@@ -61,6 +62,8 @@ class _Schedule:
     bare: list[tuple[Loss, int]] = field(default_factory=list)
     curved: list[tuple[Loss, int]] = field(default_factory=list)
     known: Counter[Pair] = field(default_factory=Counter)
+    loose: bool = False
+    """Something may cost less than what stands for it: the lower end of the total says nothing."""
     every: list[tuple[Loss, int]] = field(default_factory=list)
 
     def add(self, mechanism: BaseMechanism, population: Relation) -> bool:
@@ -70,6 +73,8 @@ class _Schedule:
         if loss is None or (loss.epsilon is None and loss.curve.at(2) is None):
             return False
         pair = None if found.by_claim else pair_of(mechanism, population)
+        word = found.by_claim and loss.epsilon is not None
+        self.loose |= not word if pair is None else _is_cut(mechanism)
         bare = math.inf if loss.epsilon is None else up(loss.epsilon)
         own = min(1.0, up(loss.delta))
         self.losses[bare, own] += count
@@ -97,6 +102,11 @@ class _Schedule:
             epsilon, lost = _epsilon_of_curves(self.bare, part), _own(self.bare) + part
             found[Response(up(epsilon), min(1.0, up(lost)))] += 1
         return found
+
+    def pld(self, delta: Fraction, at: float, grid: float) -> Interval:
+        """Return the total of all pairs."""
+        found = pld_of(self.listed(delta), at, grid)
+        return found._replace(lower=0.0) if self.loose else found
 
     def renyi(self, delta: float) -> float:
         """Return the least epsilon over all orders."""
@@ -146,6 +156,11 @@ class _Schedule:
             case [(pairs.DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.bare):
                 return closed_forms.discrete_epsilon(pair, math.nextafter(float(delta), 0.0))
         return None
+
+
+def _is_cut(mechanism: BaseMechanism) -> bool:
+    """Return true for samples that are cut: their pair bounds how often."""
+    return mechanism.sampling is not None and mechanism.sampling.truncated is not None
 
 
 def _epsilon_of_curves(losses: list[tuple[Loss, int]], delta: Fraction) -> Number:
@@ -231,7 +246,7 @@ def tight(
     (one, count), *others = losses.items()
     bounded = all(math.isfinite(epsilon) and own < 1 for epsilon, own in losses)
     return Tight(
-        pld=if_any(lambda: pld_of(schedule.listed(delta), at, grid)),
+        pld=if_any(lambda: schedule.pld(delta, at, grid)),
         optimal=None if others else if_any(lambda: closed_forms.optimal_epsilon(*one, count, at)),
         closed_form=if_any(lambda: closed_forms.closed_form(losses, at)) if bounded else None,
         renyi=if_any(lambda: schedule.renyi(at)),
