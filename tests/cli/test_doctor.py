@@ -11,7 +11,6 @@ import socket
 import sqlite3
 import ssl
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from forked import SERVICE, Ran, ran
 from places import Hosted
 from support import Clock, World, ask, laplace
 
@@ -38,8 +38,6 @@ from accountant.privacy import engine
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.store.ledgers import sqlite_path
 from accountant.store.snapshots import Snapshots
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -397,39 +395,37 @@ def test_a_schema_that_the_role_may_not_ask_for(made: World, hosted: Hosted) -> 
 
 
 @pytest.fixture
-def shell(made: World) -> Callable[..., subprocess.CompletedProcess[str]]:
+def shell(made: World) -> Callable[..., Ran]:
     """``accountant doctor`` as a process of its own."""
 
-    def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, **more: str) -> Ran:
         env = {k: v for k, v in os.environ.items() if not k.startswith("ACCOUNTANT_")}
         settings = chosen(made)
         env |= {
-            "PYTHONPATH": str(ROOT),
             "ACCOUNTANT_HOME": str(settings.home),
             "ACCOUNTANT_DATABASE_URL": settings.database_url,
             "ACCOUNTANT_ORIGIN": settings.origin,
             "ACCOUNTANT_PORT": str(settings.port),
         } | more
-        command = [sys.executable, "-m", "accountant", "doctor", *words]
-        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        return ran(SERVICE, "doctor", *words, environment=env)
 
     return run
 
 
-def test_the_command(made: World, shell: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_the_command(made: World, shell: Callable[..., Ran]) -> None:
     """Exit code 0 if nothing is wrong, else 1; with --json a document. Into a pipe each finding is
     one line, however long.
     """
     done = shell()
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
     assert max(map(len, lines)) > 80
     assert all(re.match(r"(fine|look|wrong) +\w.*: |       |\d+ checks: ", one) for one in lines)
-    assert done.stdout.splitlines()[-1].endswith(" 0 wrong, 0 to look at")
+    assert lines[-1].endswith(" 0 wrong, 0 to look at")
     shutil.rmtree(made.settings.home / "vault" / "fair")
     done = shell("--json", ACCOUNTANT_ORIGIN="localhost")
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["wrong"]) == (1, 1)
+    found = json.loads(done.out)
+    assert (done.code, found["wrong"]) == (1, 1)
     assert {one["check"] for one in found["findings"] if one["status"] == "wrong"} == {
         "ledger fair"
     }

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from forked import SERVICE, ran
 
 from accountant.client import command_line
 from accountant.config.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = {
     "ACCOUNTANT_SERVICE_HOST": "10.0.0.1",
     "ACCOUNTANT_SERVICE_PORT": "8321",
@@ -75,8 +72,6 @@ def test_commands_that_ask_a_service_look_as_well(
 def test_commands_beside_the_database_look_as_well() -> None:
     """A command that reads the database ends with 2 and one line, and does not begin."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("ACCOUNTANT_")}
-    env |= {"PYTHONPATH": str(ROOT), "ACCOUNTANT_HOMES": "/nowhere"}
-    code = [sys.executable, "-m", "accountant", "migrate"]
-    done = subprocess.run(code, capture_output=True, text=True, env=env, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("accountant: ACCOUNTANT_HOMES is no setting of accountant; ")
+    done = ran(SERVICE, "migrate", environment=env | {"ACCOUNTANT_HOMES": "/nowhere"})
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("accountant: ACCOUNTANT_HOMES is no setting of accountant; ")

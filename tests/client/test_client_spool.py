@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from forked import ran
 
 from accountant.client import Client, Failed, Spool, Unreachable, calls, laplace
 
@@ -160,8 +159,7 @@ def test_a_killed_process_leaves_its_report(served: Served, folder: Path) -> Non
     population = served.population()
     env = {"ACCOUNTANT_URL": served.url, "ACCOUNTANT_KEY": served.keys["pipeline"]}
     env |= {"ACCOUNTANT_POPULATION": population, "ACCOUNTANT_SPOOL": str(folder)}
-    killed = subprocess.run([sys.executable, "-c", KILLED], env=os.environ | env, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert ran(KILLED, environment=os.environ | env).code == -signal.SIGKILL
     with Client.from_env(env=env) as client:
         assert client.deliver().sent == 1
     assert spent(served, population) == "0.25"

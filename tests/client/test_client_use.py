@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from awaited import FOLDER, derived
+from forked import ran
 
 from accountant.client import AsyncClient, Client, Refused, laplace
 from accountant.client.reservations import Uses
@@ -170,8 +171,7 @@ def test_a_child_process_has_connections_of_its_own(served: Served) -> None:
     """After a fork two processes would read each other's answers from one connection."""
     env = {"ACCOUNTANT_URL": served.url, "ACCOUNTANT_KEY": served.keys["pipeline"]}
     env |= {"ACCOUNTANT_POPULATION": served.population()}
-    forked = subprocess.run([sys.executable, "-c", FORKED], env=os.environ | env, check=False)
-    assert forked.returncode == 0
+    assert ran(FORKED, environment=os.environ | env).code == 0
 
 
 def test_a_cancelled_task_is_charged(served: Served) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 import httpx2
 import pytest
+from forked import Forked
 
 SECONDS = 10
 SERVING = """
@@ -56,8 +55,7 @@ server.run(door, make, take, Nobody(), Settings())
 class Served:
     """A service that goes on making its application when it is told to."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
+    def __init__(self, process: Forked) -> None:
         self.process = process
         self.url = f"http://127.0.0.1:{int(process.stdout.readline())}"
 
@@ -80,26 +78,20 @@ class Served:
 
     def tell(self, word: str) -> None:
         """Tells it."""
-        assert self.process.stdin is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
 
     def ended(self) -> tuple[int, str]:
         """Its exit code, and its last words."""
-        _, said = self.process.communicate(timeout=SECONDS)
-        return self.process.returncode, said
+        _, said = self.process.communicate(SECONDS)
+        return self.process.wait(), said
 
 
 @contextmanager
 def started(stop_seconds: float = 30.0) -> Iterator[Served]:
     """A service whose application is not made yet."""
-    command = [sys.executable, "-c", SERVING, str(stop_seconds)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            yield Served(process)
-        finally:
-            process.kill()
+    with Forked(SERVING, stop_seconds) as process:
+        yield Served(process)
 
 
 def test_what_is_taken_does_not_wait_for_the_application() -> None:

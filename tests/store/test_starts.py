@@ -8,7 +8,6 @@ import json
 import logging
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import structlog
+from forked import ran
 from structlog.testing import LogCapture
 from support import START, hospital, laplace, make
 
@@ -79,9 +79,8 @@ def killed(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """
     home = tmp_path_factory.mktemp("killed")
     shutil.copy(empty_database, home / "accountant.db")
-    sizes = map(str, (START, 1_500, SNAPSHOT, END))
-    done = subprocess.run([sys.executable, "-c", LIVED, home, *sizes], check=False)
-    assert done.returncode == -signal.SIGKILL
+    done = ran(LIVED, home, START, 1_500, SNAPSHOT, END)
+    assert done.code == -signal.SIGKILL, done.err
     assert (home / "snapshots" / "fair.snapshot").exists()
     return home
 

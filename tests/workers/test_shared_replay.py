@@ -150,7 +150,7 @@ def test_states_that_differ_are_a_finding() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", sorted(BUNDLES.glob("*.tar")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some(sorted(BUNDLES.glob("*.tar")), 2), ids=lambda path: path.stem)
 def test_an_audit_on_two_processes_says_the_same(path: Path) -> None:
     """The verdict on a bundle, sound or damaged, does not depend on the processes."""
     sound = path.read_bytes()

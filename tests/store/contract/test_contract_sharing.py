@@ -18,7 +18,7 @@ from accountant.runtime.service import Service
 from accountant.store import ledgers, postgres, sqlite
 from accountant.store.ledgers import Ledgers
 
-SHORT_WAIT_MS = 3_000
+SHORT_WAIT_MS = 2_000
 RACER = """
 import json, sys
 from accountant.budget.commands import Envelope, command_from_json
