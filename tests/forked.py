@@ -19,7 +19,16 @@ from unittest.mock import patch
 HERE = Path(__file__).parent
 SERVICE = "from accountant.__main__ import main; main()"
 """The program ``python -m accountant``."""
-_IMPORTED = ("accountant.cli", "accountant.jobs", "accountant.console.app", "house", "forked")
+_IMPORTED = (
+    *("accountant.cli", "accountant.jobs", "accountant.store.migrate"),
+    *(
+        "accountant.api.app",
+        "accountant.api.hot",
+        "accountant.console.app",
+        "accountant.door.server",
+    ),
+    *("house", "forked"),
+)
 _SERVER = {
     "OPENBLAS_NUM_THREADS": "1",  # a fork would lose the others
     "PYDANTIC_DISABLE_PLUGINS": "__all__",

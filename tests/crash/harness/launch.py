@@ -1,5 +1,5 @@
 """Runs ``accountant`` in forks of one process that has imported it: the same program, without two
-seconds of imports at each start.
+seconds of imports at each start. What the service imports when it serves is there as well.
 
 Reads orders, a line of JSON each, and answers each with a line: ``start`` with the process id,
 ``wait`` with the exit code (minus the signal's number if one ended it). Four things are changed in
@@ -19,10 +19,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import accountant.api.app
+import accountant.api.hot
 import accountant.cli
+import accountant.console.app
+import accountant.door.server
 import accountant.jobs
 import accountant.runtime.projections
 import accountant.store.backfill
+import accountant.store.migrate
 
 
 def orders() -> None:
