@@ -12,6 +12,7 @@ import pytest
 from served import Served, served
 from support import Clock, World, ask, laplace
 
+from accountant.api import polling
 from accountant.client import Client, Failed, Refused
 from accountant.client.aio import AsyncClient
 
@@ -154,8 +155,11 @@ def test_the_client_knows_how_much_was_admitted(served: Served) -> None:
         grant.commit()
 
 
-def test_the_client_raises_what_a_wait_ends_in(served: Served) -> None:
+def test_the_client_raises_what_a_wait_ends_in(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What cannot fit is refused at once, and what waited in vain when its time is over."""
+    monkeypatch.setattr(polling, "_READ", 0.5)
     with served.client(served.population()) as accountant:
         with pytest.raises(Refused):
             accountant.grant("visits", [{**LAPLACE, "count": 5}], purpose="test", wait="1h")
