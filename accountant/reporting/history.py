@@ -1,9 +1,9 @@
-"""Usage by client, kind and purpose, and notable events. Only open grants make memory grow."""
+"""Usage by client, kind and purpose, with notable events. Only open grants make memory grow."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -15,19 +15,17 @@ from pydantic import ConfigDict, TypeAdapter
 from accountant.budget.batches import REFUSED as BATCH_REFUSED
 from accountant.budget.batches import as_single
 from accountant.budget.commands import STORED, Mechanisms
-from accountant.budget.explain import explain
 from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by, stated_by
 from accountant.budget.reach import Reach, reach_in
 from accountant.budget.request import Terms, price_all
-from accountant.budget.rules.base import Action, Compared, Finding
-from accountant.budget.rules.relaxed import RELAXED
 from accountant.budget.state import Grant, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.curves import Orders
 from accountant.privacy.mechanisms import Mechanism
-from accountant.privacy.units import NOTHING, Charge, Currency
+from accountant.privacy.units import NOTHING, Charge
 from accountant.reporting.counting import NO_POLICY, Counting
-from accountant.reporting.packing import Pack, Unpack, Written
+from accountant.reporting.notable import SORTS, Noted, NotedKept, Said, explained, notable, sorts_of
+from accountant.reporting.packing import Pack, Unpack
 from accountant.reporting.schema import (
     ChangeFacts,
     NotableFacts,
@@ -42,10 +40,8 @@ from accountant.reporting.tallies import (
     Tallies,
     TallyKept,
 )
-from accountant.reporting.texts import closed
 from accountant.reporting.trust import Trust, Word
 from accountant.reporting.waits import Relaxing
-from accountant.reporting.words import groups_in_words, shortened
 
 LATEST: Final = 200
 """Events of one sort that are listed; all are counted."""
@@ -63,31 +59,12 @@ REVALUED: Final = "charge.revalued.v1"
 ADOPTED: Final = "policy.adopted.v1"
 RECOVERED: Final = "ledger.recovered.v1"
 """Settles all open grants, charged in full."""
-UNVERIFIABLE: Final = "unverifiable-claim"
-_ONLY_FLAGS: Final = frozenset({UNVERIFIABLE, RELAXED})
-"""Codes of what never blocks, whatever the rule's action is."""
-
 _MECHANISMS: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(
     Mechanisms, config=ConfigDict(defer_build=True)
 )
 
-_LISTED: Final[dict[str, Callable[[Compared | Finding], bool]]] = {
-    "overrun": lambda one: one.action == "block" and one.code == "budget-exceeded",
-    "against_rule": lambda one: one.action == "block" and one.code != "budget-exceeded",
-    "blocked": lambda one: one.action == "block",
-    "flagged": lambda one: one.action != "block" and one.code != UNVERIFIABLE,
-    "unverifiable": lambda one: one.code == UNVERIFIABLE,
-    "understated": lambda one: one.code == "claim-understated",
-}
-"""The rules that put a judged event among those of a sort, if they fire."""
-SORTS: Final = (*_LISTED, "expired", "given_back", "revalued", "attested_new")
-
 NOWHERE: Final = Reach(("",), ("",))
 """Of an event that is about no dataset."""
-Told = tuple[tuple[str, ...], tuple[str, ...]]
-"""What is said of a notable event, in pieces, and the rules behind it."""
-Said = Told | Callable[[], Told]
-"""This, or a function that returns it, called only if the event is listed."""
 
 
 class OpenGrant(NamedTuple):
@@ -96,44 +73,6 @@ class OpenGrant(NamedTuple):
     grant: Grant
     at: Names
     parts: Parts
-
-
-class Noted(NamedTuple):
-    """A notable event, and what is said of it once it is listed."""
-
-    sequence: int
-    time: int
-    at: Names
-    charge: Charge
-    said: Said
-
-    @property
-    def told(self) -> Told:
-        """What is said of it."""
-        return self.said() if callable(self.said) else self.said
-
-
-class NotedKept(Struct, frozen=True, array_like=True):
-    """A notable event, to write it down."""
-
-    sequence: int
-    time: int
-    at: NamesKept
-    charge: int
-    pieces: tuple[Written, ...]
-    rules: tuple[str, ...]
-
-    @classmethod
-    def of(cls, one: Noted, pack: Pack) -> NotedKept:
-        """Return a notable event as it is written."""
-        pieces, rules = one.told
-        at, charge = NamesKept.of(one.at, pack), pack.charge(one.charge)
-        return cls(one.sequence, one.time, at, charge, tuple(map(pack.text, pieces)), rules)
-
-    def noted(self, unpack: Unpack) -> Noted:
-        """Return the notable event."""
-        at, charge = self.at.names(unpack), unpack.charge(self.charge)
-        return Noted(self.sequence, self.time, at, charge, (unpack.texts(self.pieces), self.rules))
 
 
 class HeldKept(Struct, frozen=True, array_like=True):
@@ -248,7 +187,7 @@ class History:
                 sort=sort,
                 total=self._totals[sort],
                 by_dataset=dict(counts),
-                latest=tuple(map(_notable, reversed(self._latest[sort]))),
+                latest=tuple(map(notable, reversed(self._latest[sort]))),
             )
             for sort, counts in self.counts.items()
         )
@@ -260,7 +199,7 @@ class History:
     def latest(self, sort: str, since: int, most: int) -> list[NotableFacts]:
         """Return at most ``most`` notable events of a sort from stamp ``since`` on, last first."""
         noted = (one for one in reversed(self._latest[sort]) if one.time >= since)
-        return [_notable(one) for one in islice(noted, most)]
+        return [notable(one) for one in islice(noted, most)]
 
     def stamps(self, sort: str, dataset: str) -> list[tuple[int, int]]:
         """Return the sequence and the stamp of the notable events of a sort that are listed, on a
@@ -335,8 +274,8 @@ class History:
             self.relaxed.take(() if refused else fired, at.client, total)
             if body.get("charged_to") == "everyone":
                 at = at._replace(subjects=None)
-            for sort in _sorts(state, fired, refused=refused):
-                self._note(sort, event, at, total, _explained(sort, state, event))
+            for sort in sorts_of(state, fired, refused=refused):
+                self._note(sort, event, at, total, explained(sort, state, event))
 
     def _parts_of(self, state: State, event: Event, total: Charge) -> Parts:
         """Return the charge of a judged event by kind of mechanism."""
@@ -417,59 +356,6 @@ class History:
             loosened=tuple(event.body.get("loosens", ())),
         )
         self.policies.appendleft(change)
-
-
-def _notable(one: Noted) -> NotableFacts:
-    """Return a notable event as the report lists it."""
-    at, charge, (pieces, rules) = one.at, one.charge, one.told
-    return NotableFacts(
-        sequence=one.sequence,
-        time=rfc3339(one.time),
-        client=at.client,
-        dataset=", ".join(at.on.named),
-        subjects=groups_in_words(at.subjects),
-        epsilon=charge.amount(Currency.EPSILON),
-        delta=charge.amount(Currency.DELTA),
-        purpose=str(at.purpose),
-        rules=rules,
-        text=shortened("".join(pieces), 400),
-    )
-
-
-def _sorts(state: State, fired: Iterable[tuple[str, str]], *, refused: bool) -> list[str]:
-    """Return the sorts of a judged event on which rules ``fired``, given as (rule, code)."""
-    policy = state.adopted.policy.rules if state.adopted else ()
-    actions = {rule.id: rule.action for rule in policy}
-
-    def action(rule: str, code: str) -> Action:
-        return "flag" if code in _ONLY_FLAGS else actions.get(rule, "block")
-
-    rules = [Compared(rule, action(rule, code), True, code) for rule, code in fired]
-    sorts = [sort for sort, lists in _LISTED.items() if any(map(lists, rules))]
-    if refused:
-        return [sort for sort in sorts if sort in ("blocked", "understated")]
-    # What has already run is not blocked but an overrun.
-    hidden = ("blocked", "flagged") if "blocked" in sorts else ()
-    return [sort for sort in sorts if sort not in hidden]
-
-
-def _explained(sort: str, state: State, event: Event) -> Callable[[], Told]:
-    """Return a function that renders the decision of ``event``, with the policy of this moment. A
-    finding quotes no text that can be erased.
-    """
-    adopted, people, data = state.adopted, state.people(), state.datasets
-    engine = state.custody.engine_at(event.sequence)
-
-    def text() -> Told:
-        if sort == "understated":
-            return ("refused" if event.type == "grant.refused.v1" else "recorded",), ()
-        findings = explain(closed(event), adopted, people, engine, data).decision.findings
-        found = [one for one in findings if one.fired and _LISTED[sort](one)]
-        if sort == "unverifiable":
-            return ("; ".join(dict.fromkeys(one.text for one in found)),), ()
-        return ("; ".join(one.text for one in found),), tuple(one.rule for one in found)
-
-    return text
 
 
 def _parts(state: State, event: Event, held: OpenGrant, final: Charge) -> Parts:

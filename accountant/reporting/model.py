@@ -18,7 +18,8 @@ from accountant.privacy.units import NOTHING, Currency
 from accountant.reporting import schema, words
 from accountant.reporting.counting import Basis
 from accountant.reporting.following import Followed
-from accountant.reporting.history import SORTS, History
+from accountant.reporting.history import History
+from accountant.reporting.notable import SORTS
 from accountant.reporting.peak_cell import Columns, Ruler
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.tallies import HEADINGS
