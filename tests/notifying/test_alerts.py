@@ -505,7 +505,8 @@ def test_a_running_service_tells(
         "ACCOUNTANT_ALERTS": str(file),
         "ACCOUNTANT_ALERT_SECONDS": "0.2",
     }
-    with Forked(SERVICE, "serve", "--port", 0, environment=environment) as process:
+    words = (SERVICE, "serve", "--port", 0)
+    with Forked(*words, environment=environment, errors=Path(os.devnull)) as process:
         assert receiver.come.wait(60)
         process.terminate()
         assert process.wait() == 0
