@@ -10,7 +10,7 @@ from support import START, Book, audited, confirming, hospital, laplace, make, p
 
 from accountant.budget.apply import fold, keep_journal, rollback
 from accountant.budget.commands import DAY, KeyMade
-from accountant.budget.decide import Repeated
+from accountant.budget.decide import Repeated, proposing
 from accountant.budget.errors import Conflict, Forbidden, NotFound, Problem
 from accountant.budget.facts import SECOND, grant_in
 from accountant.budget.snapshot import dump, load
@@ -388,12 +388,17 @@ def test_an_extension_that_nobody_confirmed_is_a_finding() -> None:
     assert "not confirmed" in str(audited(proposed_later).findings)
 
 
-def test_a_recovery_takes_two_people() -> None:
-    """It says what was lost and what counts as charged; open proposals do not keep it away."""
+def test_a_recovery_takes_two_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what was lost and what counts as charged; as many open proposals as there may be do
+    not keep it away.
+    """
+    monkeypatch.setattr(proposing, "MOST_OPEN", 20)
     book = hospital(ONE)
     book.grant(laplace("0.5"))
-    for n in range(1_000):
+    for n in range(20):
         book.policy(f"  - {{id: a, limit: {{epsilon: {n + 2}}}}}\n")
+    with pytest.raises(Conflict, match="20 proposals wait for a second person, the most is 20"):
+        book.policy("  - {id: a, limit: {epsilon: 99}}\n")
     event = proposed(
         book.ask(make("recover", reason="x", lost=[]), "officer"),
         "its signing key; .*: 1; .*0.5 on d",

@@ -127,7 +127,7 @@ def test_a_drill(
     thread = threading.Thread(target=load)
     thread.start()
     try:
-        copies = [copy_of(place, tmp_path, SECRET) for _ in range(3)]
+        copies = [copy_of(place, tmp_path, sealed) for sealed in (None, None, SECRET)]
     finally:
         stop.set()
         thread.join()
