@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,10 +64,16 @@ def routes(world: World) -> dict[tuple[str, str], str]:
     return found
 
 
-@pytest.fixture
-def shared(world: Callable[..., World]) -> World:
-    """A service that two pipelines use: mine-one, and one that nobody may hear of."""
-    made = world().hospital(RULES.replace("\n", "", 1))
+@pytest.fixture(scope="module")
+def left(
+    empty_database: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, str]]:
+    """The home of a service that two pipelines use: mine-one, and one that nobody may hear of; and
+    its secrets.
+    """
+    home = tmp_path_factory.mktemp("shared")
+    shutil.copy(empty_database, home / "accountant.db")
+    made = World(f"sqlite:///{home}/accountant.db").hospital(RULES.replace("\n", "", 1))
     for name in ("mine-one", "secret-client"):
         made.secrets[name] = made.service.credentials.create(name, "pipeline", "test")
     text = {"purpose": "secret purpose", "justification": "secret reason"}
@@ -79,7 +86,17 @@ def shared(world: Callable[..., World]) -> World:
         assert answer.status_code == 201, answer.text
     assert made.post("/grants", ask(laplace("0.1")), who="mine-one").status_code == 201
     made.publisher.publish("fair")
-    return made
+    made.close()
+    return home, made.secrets
+
+
+@pytest.fixture
+def shared(left: tuple[Path, dict[str, str]], tmp_path: Path) -> Iterator[World]:
+    """That service in a home of this test's own."""
+    home = shutil.copytree(left[0], tmp_path / "home")
+    made = World(f"sqlite:///{home}/accountant.db", secrets=left[1])
+    yield made
+    made.close()
 
 
 def test_the_table_has_every_call(shared: World) -> None:
