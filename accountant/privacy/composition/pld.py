@@ -242,7 +242,8 @@ def _lower_end(total: _Composition, delta: float, surely: float) -> float:
 def _fall(stack: Stack, weights: Floats, drops: Floats, goal: float) -> float:
     """Return a bound on the sum of the drops that holds but for a tilted chance of e^(-goal)."""
     squares = float(stack.counts @ stack.each(weights * drops**2))
-    steepest = min(2 * math.sqrt(2 * goal / max(squares, 1e-300)), _CAP / float(drops.max()))
+    furthest = max(float(drops.max()), 1e-300)
+    steepest = min(2 * math.sqrt(2 * goal / max(squares, 1e-300)), _CAP / furthest)
     # A power of two, so that roundings of the drops change nothing.
     fall, t = math.inf, 2.0 ** math.floor(math.log2(min(steepest, 64 / stack.grid)))
     for _ in range(_MOST_STEPS):
