@@ -76,6 +76,7 @@ class Kept(House):
     def open(self) -> None:
         """A service on the home as it is now."""
         super().open()
+        self.service.close()
         assert self.clock is not None
         self.service = Service(
             Ledgers(self.url),
