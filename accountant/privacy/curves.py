@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Final, NamedTuple
 
 from flint import arb
@@ -132,6 +133,7 @@ def blended(usual: Curve, rare: Curve, chance: Number) -> Curve:
     """Return the curve of what is ``rare`` with a secret probability ``chance``, and else
     ``usual``, the same for both neighbours: moments are jointly convex.
     """
+    usual, rare = remembered(usual), remembered(rare)
 
     def at(order: Order) -> Number | None:
         first, second = usual.at(order), rare.at(order)
@@ -140,11 +142,23 @@ def blended(usual: Curve, rare: Curve, chance: Number) -> Curve:
 
         return kept(lambda: _of_both(ball(first), ball(second), ball(chance), exactly(order) - 1))
 
-    return Curve(
-        at,
-        no_curve,
-        exchanged=lambda: blended(usual.replaced, rare, chance),
-    )
+    exchanged = cache(lambda: blended(usual.replaced, rare, chance))
+    return remembered(Curve(at, no_curve, exchanged=exchanged))
+
+
+def remembered(curve: Curve) -> Curve:
+    """Return the same curve, each divergence of which is worked out once. One that looks at others
+    at many orders would take that many times as long for each level of nesting.
+    """
+    found: dict[Order, Number | None] = {}
+
+    def at(order: Order) -> Number | None:
+        if order not in found:
+            value = curve.at(order)
+            found[order] = kept(value.ball) if isinstance(value, Real) else value
+        return found[order]
+
+    return curve._replace(at=at)
 
 
 def exactly(order: Order) -> int | arb:

@@ -442,3 +442,30 @@ def test_the_realised_loss_of_a_sparse_vector_holds_along_every_path(monotonic: 
         bound = mechanism.loss_after(sum(positives), ADD).epsilon
         assert bound is not None
         assert abs(math.log(pair[0] / pair[1])) <= float(bound) + 1e-6
+
+
+CUT = {"truncated": {"rate": "0.5", "of": 100, "at_most": 50}}
+NOISE = {"kind": "laplace", "sensitivity": "1", "scale": "3"}
+NESTED: dict[str, dict[str, Any]] = {
+    "runs": {"kind": "repeat_and_select", "mean": "3"},
+    "Poisson runs": {"kind": "repeat_and_select", "mean": "3", "runs": "poisson"},
+    "cut samples": {"kind": "composed", "sampling": CUT},
+    "samples": {"kind": "composed", "sampling": {"poisson": "0.5"}},
+}
+
+
+@pytest.mark.parametrize("population", [ADD, REPLACE])
+@pytest.mark.parametrize("name", NESTED)
+def test_nesting_takes_no_longer_than_it_must(name: str, population: Relation) -> None:
+    """Mechanisms five levels deep are priced in under two seconds: each divergence of each level is
+    worked out once, not once for every order at which the next level looks at it.
+    """
+    body: dict[str, Any] = NOISE
+    for _ in range(5):
+        outer = NESTED[name]
+        repeats = outer["kind"] == "repeat_and_select"
+        body = outer | ({"mechanism": body} if repeats else {"mechanisms": [body, NOISE]})
+    began = time.process_time()
+    found = cost(body | {"neighbouring": "add_or_remove_one"}, population)
+    assert time.process_time() - began < PATIENCE * 4
+    assert found.units(Currency.tau(22)) != 0

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number, Real, ball
-from accountant.privacy.curves import NO_CURVE, Curve, Order, least_of, no_curve
+from accountant.privacy.curves import NO_CURVE, Curve, Order, least_of, no_curve, remembered
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
 from accountant.privacy.mechanisms.base import (
@@ -163,7 +163,7 @@ class RepeatAndSelect(Compound):
         return self._with(base.curve, failures)
 
     def _with(self, base: Curve, more: Callable[[Order], Number | None]) -> Curve:
-        log = balls.log(Fraction(self.mean))
+        base, log = remembered(base), balls.log(Fraction(self.mean))
 
         def exactly(order: Order) -> Number | None:
             tau, rest = base.at(order), more(order)
@@ -175,7 +175,7 @@ class RepeatAndSelect(Compound):
             """A divergence is at most that of a higher order, which costs less at first."""
             return _best(exactly, [b for b in _GRID if b >= order] or [order])
 
-        return Curve(at, no_curve)
+        return remembered(Curve(at, no_curve))
 
 
 def _best(
