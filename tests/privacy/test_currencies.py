@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from accountant.privacy.balls import Number, above
+from accountant.privacy.balls import FIRST_BITS, Number, Real, above, precision
 from accountant.privacy.conversions import concentrated_epsilon, intercept
 from accountant.privacy.losses import Loss, bounded_range, pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
@@ -161,6 +161,22 @@ def test_the_mu_of_pure_privacy_lies_below_its_trade_off(epsilon: Fraction) -> N
         for share in (0.01, 0.3, 0.9):
             alpha = corner * share  # on the straight line from (0, 1) to the corner
             assert beta(alpha, mu) <= 1 - alpha * mpmath.exp(real(epsilon))
+
+
+@given(st.fractions(0, Fraction(1, 8), max_denominator=10**15))
+@settings(max_examples=examples(200))
+def test_mu_of_a_small_epsilon_by_its_series(epsilon: Fraction) -> None:
+    """Up to epsilon 1/8 the ball of the series holds mu^2, which the inverse error function gives
+    at more bits, and seldom reaches over a unit.
+    """
+    mu_squared = pure(epsilon).mu_squared
+    assert isinstance(mu_squared, Real)
+    with precision(FIRST_BITS):
+        found = mu_squared.ball()
+    with precision(4 * FIRST_BITS):
+        exactly = mu_squared.ball()
+        assert found.contains(exactly)
+        assert 2 * found.rad() <= exactly / 2**67
 
 
 @settings(max_examples=examples(60), deadline=None)
