@@ -5,8 +5,11 @@ After a failed commit ``undo`` takes back what was applied before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from accountant.budget.accounts.account import Mark
 from accountant.budget.accounts.accounts import Keys
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from accountant.budget.state import Route, State
 
 
-class Booked(NamedTuple):
+class Booked(Struct, frozen=True, gc=False):
     """A booking in one account, and how the account was before."""
 
     keys: Keys
@@ -37,13 +40,13 @@ class Booked(NamedTuple):
     """What was added to the selection's cells."""
 
 
-class Before(NamedTuple):
+class Before(Struct, frozen=True):
     """What taking a charge back needs."""
 
     opened: Keys
     """The accounts that were opened for it."""
     booked: list[Booked]
-    arrived: list[Counted] = []  # noqa: RUF012 (never changed)
+    arrived: Sequence[Counted] = ()
     """What the arrival of the request has unlocked."""
 
 
@@ -117,7 +120,7 @@ class Reserve(NamedTuple):
         route = state.route(grant.on.charged, grant.by, self.purpose, self.allotment)
         before = _book(state, route, grant.selection, grant.bill, entry.time, reserve=True)
         state.grants.keep(grant.holding(_bookings(route, before.booked)))
-        return before._replace(arrived=arrived) if arrived else before
+        return replace(before, arrived=arrived) if arrived else before
 
     def undo(self, state: State, before: Before) -> None:
         """Forget the grant."""
@@ -329,7 +332,7 @@ def _arrive(state: State, one: Arriving, now: int) -> list[Counted]:
     return found
 
 
-def _leave(state: State, counted: list[Counted]) -> None:
+def _leave(state: State, counted: Sequence[Counted]) -> None:
     """Take back what ``_arrive`` has counted."""
     for key, selection, before, after, flat in reversed(counted):
         after.counts.add(selection, [1], [0], -1)
@@ -360,7 +363,8 @@ def arrival(state: State, by: str, commands: Iterable[Command]) -> Arrive | Noth
 
 
 def _take_back(state: State, selection: Selection, before: Before) -> None:
-    for keys, mark, added in reversed(before.booked):
+    for one in reversed(before.booked):
+        keys, mark, added = one.keys, one.mark, one.added
         if mark is not None and (not before.opened or keys[0] not in before.opened):
             for account, _ in state.accounts.together(keys):  # some may have parted since
                 account.go_back(mark, state.cells(keys[0].unit, selection), added)

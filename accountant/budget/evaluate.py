@@ -5,7 +5,7 @@ Decisions, previews, batches, replay and verification all call it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from accountant.budget.accounts.peak import times
 from accountant.budget.request import Request
@@ -16,7 +16,7 @@ from accountant.budget.state import State
 from accountant.privacy.units import Charge
 
 
-class Judgement(NamedTuple):
+class Judgement(Struct, frozen=True):
     """The comparisons of all rules for one request."""
 
     compared: list[Compared]

@@ -9,6 +9,7 @@ datasets that it was reserved with, and its event holds them where they are not 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from accountant.budget.facts import request_in
@@ -72,8 +73,14 @@ def origins(datasets: Mapping[str, Dataset], names: Iterable[str]) -> set[str]:
 def reach_of(datasets: Mapping[str, Dataset], named: tuple[str, ...]) -> Reach:
     """Return the datasets that a request on those ``named`` is charged to now."""
     if len(named) == 1 and not datasets[named[0]].sources:
-        return Reach(named, named)
+        return _alone(named[0])
     return Reach(named, tuple(sorted(origins(datasets, named))))
+
+
+@lru_cache(maxsize=1_024)
+def _alone(name: str) -> Reach:
+    """Return the reach of requests on one dataset that was made from nothing; grants hold it."""
+    return Reach((name,), (name,))
 
 
 def reach_in(body: Mapping[str, Any]) -> Reach:

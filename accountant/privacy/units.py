@@ -196,10 +196,13 @@ class Charge(Struct, frozen=True, eq=False, gc=False):
 
     def on(self, axis: Axis) -> Charge:
         """Return the same charge in the currencies of ``axis``."""
-        if axis is self.axis or axis == self.axis:
+        if axis is self.axis:
             return self
         for other in self._others:
-            if other.axis is axis or other.axis == axis:
+            if other.axis is axis:
+                return other
+        for other in (self, *self._others):
+            if other.axis == axis:
                 return other
         other = self._on(axis)
         force_setattr(self, "_others", (other, *self._others[:3]))

@@ -68,6 +68,16 @@ class Part(NamedTuple):
             known[row] = int(self.view(row).argmax())
         return known[row]
 
+    def at(self, row: int, place: int) -> int | None:
+        """Return the sum of one currency in the cell at ``place`` here; None if it is infinite."""
+        if self.everyone_infinite[row]:
+            return None
+        if self.cells is None:
+            return self.everyone[row]
+        if self.infinite is not None and self.infinite_row(row)[place]:
+            return None
+        return self.view(row).item(place) + self.everyone[row]
+
     def infinite_row(self, row: int) -> Integers:
         """Return the numbers of infinite charges in one currency, flat."""
         beside = self.everyone_infinite[row]

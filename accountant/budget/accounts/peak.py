@@ -157,7 +157,7 @@ class Reading:
         account, selection = self.account, self.selection
         sums = account.used
         beside = sums.everyone
-        if not sums.plain:
+        if self._most_after is None and not sums.plain:
             return None
         if sums.flat and len(selection.boxes) <= 1:
             return Peak(self._cell(0, 0), (beside[0], beside[1], *[beside[row] for row in rows]))
@@ -247,10 +247,7 @@ class Reading:
                 best, cell, place = tuple(key), mine, (number, at)
         number, at = place
         part = self.parts[number]
-        shown = (_EPSILON, _DELTA, *rows)
-        closed = [bool(part.infinite_row(row)[at]) for row in shown]
-        sums = [int(part.row(row)[at]) for row in shown]
-        return Peak(cell, tuple(None if c else s for c, s in zip(closed, sums, strict=True)))
+        return Peak(cell, tuple([part.at(row, at) for row in (_EPSILON, _DELTA, *rows)]))
 
     def _cell(self, number: int, at: int) -> Cell | None:
         part, selection, shape = self.parts[number], self.selection, self.account.used.shape

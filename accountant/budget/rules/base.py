@@ -116,7 +116,9 @@ class Used(Struct, frozen=True, gc=False):
         """Return whether the charge fits in ``capacity`` on every cell, and the peak; ``beside``
         what is kept for allotments, or as if nothing was.
         """
-        reading, epoch = self.whole if beside else self.reading, self.epoch
+        reading, epoch = self.reading, self.epoch
+        if beside and self.beside is not None:
+            reading = self.beside
         return reading.peak(epoch.gate, epoch.limit, self.charge, capacity)
 
     @property
@@ -194,11 +196,12 @@ class View:
             about = counted[0].rule.cells(self._state.people(), self._selection)
         if about is None:
             return []
-        found = []
+        found, keeps = [], self._route.keeps
         for _, epoch, key in counted:
             reading = self._reading(key, about)
-            charge = self._bill.to(key.unit).on(reading.account.axis)
-            found.append(Used(key.dataset, epoch, reading, charge, self._beside(key)))
+            charge = (self._bill.to(key.unit) if key.unit else self.total).on(reading.account.axis)
+            beside = self._beside(key) if keeps else None
+            found.append(Used(key.dataset, epoch, reading, charge, beside))
         return found
 
     def locked(self, rule: LimitRule) -> list[Lock]:
@@ -223,7 +226,7 @@ class View:
 
     def _beside(self, key: AccountKey) -> Beside | None:
         """Return an account over the selected cells beside what allotments keep of it."""
-        if not (keeps := self._route.keeps and self._route.keeps.get(key)):
+        if not (keeps := self._route.keeps.get(key)):
             return None
         kept = [
             Kept(one.epoch.capacity, self._account(one.key))

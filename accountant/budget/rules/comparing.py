@@ -74,10 +74,12 @@ def _kept(one: Used, peak: Peak, *, beside: bool) -> Kept:
     """Return what the event keeps of a peak: what is used apart from what is kept there for
     allotments, or from what is locked there, if anything is.
     """
+    if one.beside is None and one.lock is None:
+        return peak_kept(peak)
     if beside and one.beside is not None:
         used, kept = one.beside.split(peak)
         return peak_kept(used) | ({"kept": list(map(str, kept))} if any(kept) else {})
-    if one.lock is None:
+    if one.lock is None:  # what is kept is left aside
         return peak_kept(peak)
     most, part = whole(one.epoch.capacity), unlocked(one.epoch.capacity, one.lock.share(peak.cell))
     locked = [a - b for (_, a), (_, b) in zip(most.sides, part.sides, strict=True)]

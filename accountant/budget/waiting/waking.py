@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from accountant.budget.changes import Admit, Arrive, Counted, End, Leave, Record, Reserve, Wait
@@ -83,7 +83,7 @@ def _arrived(
     """Return the index in which what arriving requests have unlocked has risen."""
     if isinstance(change, Wait):
         index = joined(state, index, change.waiting, change.witness, now)
-    arrived: list[Counted] = (before.arrived if isinstance(change, Reserve) else before) or []
+    arrived: Sequence[Counted] = (before.arrived if isinstance(change, Reserve) else before) or []
     for one in arrived:
         index = index.rise(one.key, one.selection, state.people().shape)
     return index

@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from accountant.privacy import balls, engine
@@ -46,7 +47,7 @@ class Priced(NamedTuple):
     """Where a stated sensitivity is more than another one allows, in words."""
 
 
-class Derivation(NamedTuple):
+class Derivation(Struct, frozen=True):
     """One invocation: ``derived`` and ``claimed`` (None: not known), and the larger, ``booked``.
     ``by_claim``: the claim is clearly the larger, or alone.
     """
