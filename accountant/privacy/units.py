@@ -188,6 +188,8 @@ class Charge(Struct, frozen=True, eq=False, gc=False):
         mine = self.finite, self.infinite, self.axis
         return self is other or mine == (other.finite, other.infinite, other.axis)
 
+    __ne__ = object.__ne__  # the structure's own would look at all fields
+
     def __hash__(self) -> int:
         return hash((self.axis, self.finite, self.infinite))
 

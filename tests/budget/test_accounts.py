@@ -21,7 +21,7 @@ from accountant.budget.accounts.peak import Reading
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Membership, Population
-from accountant.budget.population.selection import EVERYONE, Selection, select
+from accountant.budget.population.selection import EVERYONE, LASTING, Selection, select
 from accountant.privacy.filters import Capacity
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import LARGEST, NOTHING, SURE, Charge, Currency
@@ -88,6 +88,21 @@ def compiled(asked: Any) -> Selection:
     from accountant.budget.population.selection import Subjects  # noqa: PLC0415
 
     return select(PEOPLE, TypeAdapter(Subjects | None).validate_python(asked))
+
+
+def test_what_was_derived_of_a_selection_is_no_part_of_it() -> None:
+    """Selections of the same cells are equal, and not unequal, though layouts and masks of one were
+    made; everyone is another with the cells to come, and without.
+    """
+    women, same, men = (compiled({"sex": [sex]}) for sex in ("f", "f", "m"))
+    assert women.layouts
+    assert women.mask(PEOPLE.shape).any()
+    assert women.bare() == women
+    everyone = Selection(everyone=True)
+    for one, other in ((women, same), (everyone, EVERYONE)):
+        assert [one == other, one != other, len({one, other})] == [True, False, 1]
+    for one, other in ((women, men), (EVERYONE, LASTING)):
+        assert [one == other, one != other, len({one, other})] == [False, True, 2]
 
 
 def count_of(selection: Selection, people: Population) -> int:

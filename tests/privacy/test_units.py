@@ -34,6 +34,18 @@ EPSILON, RHO = Currency.EPSILON, Currency.RHO
 
 
 @given(charges)
+def test_what_was_derived_of_a_charge_is_no_part_of_it(charge: Charge) -> None:
+    """Charges of the same sums are equal, and not unequal, wherever one was asked for on other
+    axes; of other sums they are not.
+    """
+    same, more = charge - NOTHING, charge + Charge.over(SURE, (1, 0)).on(charge.axis)
+    for axis in (SURE, axis_of((3,))):
+        charge.on(axis)
+    assert [charge == same, charge != same, len({charge, same})] == [True, False, 1]
+    assert [charge == more, charge != more, len({charge, more})] == [False, True, 2]
+
+
+@given(charges)
 def test_nothing_is_neutral(charge: Charge) -> None:
     """Adding nothing changes nothing, on either side, and taking all away leaves nothing."""
     assert NOTHING + charge == charge + NOTHING == charge - NOTHING == charge

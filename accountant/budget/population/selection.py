@@ -156,6 +156,8 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
         mine = self.everyone, self.lasting, self.boxes
         return self is other or mine == (other.everyone, other.lasting, other.boxes)
 
+    __ne__ = object.__ne__  # the structure's own would look at all fields
+
     def __hash__(self) -> int:
         return hash((self.everyone, self.boxes, self.lasting))
 
