@@ -95,6 +95,10 @@ def places_of(
     events: Sequence[Entry], opened: Mapping[str, Opened]
 ) -> Iterator[tuple[int, str, Opened]]:
     """Yield the sequence and the field of each text of a request; ``events`` answer it."""
+    if len(events) == 1:  # as of most requests
+        for field, text in opened.items():
+            yield events[0].sequence, field, text
+        return
     header = next((i for i, event in enumerate(events) if event.type == OPENED), None)
     parted = any(event.type == PART for event in events)
     items = list(refused_items(Event.from_bytes(one.body) for one in events)) if parted else []

@@ -44,6 +44,8 @@ from accountant.store.projection import Projection
 
 _SALTS: Final = 32  # Salts drawn at once: at each draw other threads run, and this one waits
 REGISTERED: Final = "dataset.registered.v1"
+_ENTERED: Final = (REGISTERED, PROPOSED)
+"""The events that may register a dataset, or propose to."""
 _SEALED: Final = b'"sealed":'
 """In the bytes of every event with a sealed text, and of no other: texts have escaped quotes."""
 
@@ -119,15 +121,18 @@ class UnitOfWork:
             raise Invalid("event-too-large", str(error)) from error
         if isinstance(outcome, Repeated):
             return Answer(self._answered(outcome.sequence), repeated=True)
+        if not outcome:
+            return Answer(())
         if any(isinstance(one.change, Happened) for one in outcome):
             self.writing.lock()  # it cannot be rolled back
-        if outcome:
-            self._enter(outcome[-1].entry)
-            self._keep_callback(asked, outcome[-1].entry)
+        last = outcome[-1].entry
+        if last.type in _ENTERED:
+            self._enter(last)
+        elif last.type == WAITING:
+            self._keep_callback(asked, last)
         entries = self._take(outcome)
-        if outcome:
-            self.admit(stamp)
-        if opened and outcome:
+        self.admit(stamp)
+        if opened:
             places = places_of(entries, opened)
             self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(tuple(entries))
@@ -139,9 +144,9 @@ class UnitOfWork:
 
     def _take(self, outcomes: Sequence[Outcome]) -> list[Entry]:
         """Fold outcomes in, and return their entries."""
-        self.broken = True
+        self.broken, state = True, self.state
         for one in outcomes:
-            apply(self.state, one)
+            apply(state, one)
         self.broken = False
         entries = [one.entry for one in outcomes]
         self.entries += entries
@@ -152,8 +157,6 @@ class UnitOfWork:
         """Enter the dataset that an event registers; of one that it proposes, only check ``also``.
         Raise as ``enter``.
         """
-        if entry.type not in (REGISTERED, PROPOSED):
-            return
         command = command_from_json(orjson.loads(entry.body)["command"])
         if isinstance(command, RegisterDataset):
             self.enter(command, proposed=entry.type == PROPOSED)
@@ -161,7 +164,7 @@ class UnitOfWork:
     def _keep_callback(self, asked: Envelope, entry: Entry) -> None:
         """Keep, in the same commit, where to tell what becomes of a request that waits."""
         url = getattr(asked.command, "callback", None)
-        if url is not None and entry.type == WAITING:
+        if url is not None:
             self.writing.keep_callback(self.projection.ledger, Callback(entry.sequence, url))
 
     def enter(self, command: RegisterDataset, *, proposed: bool = False) -> None:
