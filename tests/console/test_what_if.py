@@ -118,16 +118,20 @@ def test_the_limit_that_binds_first_is_named(desk: Desk) -> None:
     ("change", "said"),
     [
         (Change("a", "many"), "epsilon is 'many', which is no number"),
-        (Change("a", "-1"), "rules.0.limit"),
+        (Change("a", "-1"), "epsilon must be "),
+        (Change("a", delta="2"), "delta must be "),
+        (Change("a", "1e999999999999"), "which is no number"),
         (Change("a", "NaN"), "which is no number"),
         (Change("b", "1"), "no limit called 'b'"),
         (Change("a", window="3 moons"), "no window"),
     ],
 )
 def test_what_cannot_be_a_limit_is_told_in_words(desk: Desk, change: Change, said: str) -> None:
-    """The reason is that of the policy file, and nothing fails."""
+    """The reason is that of the policy file, without its lines, which nobody has written."""
     desk.hospital()
-    assert said in mistake(desk, change)
+    told = mistake(desk, change)
+    assert said in told
+    assert "line" not in told
 
 
 def test_a_policy_that_cannot_be_read_is_told_by_line(desk: Desk) -> None:

@@ -47,13 +47,17 @@ def changed(policy: Policy, change: Change) -> str:
     return json.dumps(document, ensure_ascii=False, indent=1)
 
 
+_MOST_DIGITS: Final = 30
+
+
 def _number(name: str, text: str) -> str:
     """Return a number as a policy holds it."""
     try:
         value = Decimal(text)
     except InvalidOperation:
         value = Decimal("NaN")
-    if not value.is_finite():
+    # Digits are written out: a large exponent would fill the memory.
+    if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
         raise Invalid("malformed-policy", f"{name} is {text!r}, which is no number, like 1.5")
     return format(value, "f")
 

@@ -6,6 +6,7 @@ fast a limit is used is that of the past: nobody can know how clients would ask 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final
@@ -40,6 +41,9 @@ MOST_LIMITS: Final = 60
 MOST_CELLS: Final = 500_000
 """Sums of all accounts of limits from which on only what changes is worked out, and no limits
 beside the one that is tried."""
+
+
+_IN_POLICY: Final = re.compile(r"line \d+: rules\.\d+\.(limit\.)?(?P<field>\w+): (?P<why>.+)", re.S)
 
 
 class Mistake(Struct, frozen=True):
@@ -130,8 +134,17 @@ def what_if(page: Page, change: Change | None = None, text: str = "", account: s
             text = text or changed(state.adopted.policy, change or Change(""))
             found = _tried(page, text, change, account)
         except Problem as problem:
-            found = Mistake(problem.detail)
+            detail = problem.detail
+            found = Mistake(detail if change is None else _of_the_limit(detail))
     return WhatIf(state.ledger, state.adopted.sequence, tuple(_limits(state)), found)
+
+
+def _of_the_limit(detail: str) -> str:
+    """Return what is wrong with a limit that was typed: not at which line of a policy that nobody
+    has written.
+    """
+    found = _IN_POLICY.search(detail)
+    return f"{found['field']} {found['why']}" if found else detail
 
 
 def _limits(state: State) -> Iterator[Limits]:
