@@ -7,7 +7,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 from html import unescape
+from threading import Event
 from time import sleep
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +19,7 @@ from support import World, laplace
 
 from accountant.budget.facts import SECOND
 from accountant.console.pages import reports
+from accountant.reporting.making import period_report
 from accountant.reporting.registry import BY_PEOPLE
 
 PAGE = "/console/fair/reports"
@@ -137,11 +140,20 @@ def test_who_waits_for_a_report_sees_how_far_it_is(
     browser, today = signed_in(made, "olive", "officer"), _today(made)
     asked = {"kind": "statement", "dataset": "d", "first": today, "last": today, "format": "json"}
     direct = browser.get(f"{PAGE}/file", params=asked)
+    goes_on = Event()
+
+    def slowly(*asked: Any, **more: Any) -> Any:
+        assert goes_on.wait(30)
+        return period_report(*asked, **more)
+
     monkeypatch.setattr(reports, "PATIENCE", 0)
+    monkeypatch.setattr(reports, "period_report", slowly)
     answer = browser.get(f"{PAGE}/file", params=asked)
     assert answer.status_code == 303
     place = answer.headers["location"]
     seen = [browser.get(place).text]
+    assert "is being made" in seen[0]
+    goes_on.set()
     while "is ready" not in seen[-1]:
         assert all(one in seen[-1] for one in ('<progress class="progress"', "events read: "))
         assert all(one in seen[-1] for one in ('http-equiv="refresh"', 'data-refresh="1"'))
@@ -149,12 +161,14 @@ def test_who_waits_for_a_report_sees_how_far_it_is(
         seen.append(browser.get(place).text)
     assert "refresh" not in seen[-1].partition("</head>")[2]
     [link] = re.findall(r'class="btn primary" href="([^"]+)"', seen[-1])
+    goes_on.clear()
     other = signed_in(made, "ada", "auditor")
     assert other.get(unescape(link)).status_code == 303
     found = browser.get(unescape(link))
     assert (found.status_code, found.content) == (200, direct.content)
     assert "attachment" in found.headers["content-disposition"]
     assert browser.get(unescape(link)).status_code == 303  # it was handed out
+    goes_on.set()
 
 
 def test_a_wrong_choice_has_no_page_to_wait_on(made: World) -> None:
