@@ -40,6 +40,8 @@ __all__ = ["Behind", "Desk", "Page", "Question", "Seen", "Work"]
 
 WORTH: Final = 10_000
 """Events from which on a process of its own follows a ledger, or reads it for a report."""
+MANY_CELLS: Final = 100_000
+"""Cells from which on it follows one that is not read to its end at once: each event takes long."""
 PATIENCE: Final = 0.15
 """Seconds that a page waits for events to be read."""
 _LEAVE: Final = 5.0
@@ -61,6 +63,8 @@ class Desk:
         self._near, self._here = Follower(ledgers), Lock()
         self._helpers: Helpers | None = None
         self._apart, self._long, self._short = Lock(), Lock(), Lock()
+        self._slow = set[str]()
+        """Populations that a process follows although they have few events."""
 
     def ask(
         self,
@@ -115,12 +119,17 @@ class Desk:
 
     def _is_near(self, population: str, events: int | None = None) -> bool:
         events = self._ledgers.head(population).size if events is None else events
-        return events < WORTH or home_made() or os.name != "posix"
+        return events < WORTH or _only_here()
 
     def _seen(self, asked: Asked) -> Seen[Any]:
-        if self._is_near(asked.population):
+        if self._is_near(asked.population) and asked.population not in self._slow:
             with self._here, _damage():
-                return self._near.answer(asked)
+                seen = self._near.answer(asked)
+                many = self._near.cells(asked.population) >= MANY_CELLS
+                if seen.behind is not None and many and not _only_here():
+                    self._slow.add(asked.population)
+                    self._near.forget(asked.population)
+                return seen
         with self._apart:
             try:
                 if self._helpers is None:
@@ -144,6 +153,11 @@ class Desk:
         if self._helpers is not None:
             self._helpers.close()
             self._helpers = None
+
+
+def _only_here() -> bool:
+    """Return whether no other process can do it."""
+    return home_made() or os.name != "posix"
 
 
 class _Place(NamedTuple):

@@ -8,7 +8,7 @@ of these are then read again while nobody asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,11 +21,9 @@ from accountant.reporting import keeping
 from accountant.reporting.following import Followed
 from accountant.reporting.texts import Texts
 from accountant.runtime.memory import collection_paused
-from accountant.store.ledgers import Ledgers, Signed
+from accountant.store.ledgers import Ledgers, Signed, Stored
 from accountant.store.snapshots import Snapshots, code_digest
 
-_SLICE: Final = 200
-"""Events that are read before the time is looked at."""
 _PIECE: Final = 0.05
 """Seconds that are read on before somebody who asks gets a turn."""
 _WORTH: Final = 500
@@ -89,6 +87,16 @@ class _Kept(NamedTuple):
     seconds: float = 0.0
 
 
+def _until(events: Iterable[Stored], end: float) -> Iterator[Stored]:
+    """Yield events until a time on the monotonic clock: in a population of many cells one may take
+    as long as hundreds in another.
+    """
+    for one in events:
+        yield one
+        if monotonic() >= end:
+            return
+
+
 class Follower:
     """Follows ledgers as it is asked about them. Not for several threads."""
 
@@ -106,10 +114,10 @@ class Follower:
     def answer(self, asked: Asked) -> Seen[Any]:
         """Return the answer. Raise StoreError, or ValueError for a damaged ledger."""
         name, ledgers = asked.population, self._ledgers
+        size = ledgers.head(name).size  # what comes while events are read is for the next one
         followed = self._up_to_date(asked)
-        size = ledgers.head(name).size
         behind = None
-        if size > followed.state.sequence + _SLICE:
+        if followed.state.sequence < size:
             behind = Behind(followed.state.sequence, size)
             self._behind[name] = asked
             if not asked.early or followed.state.population is None or followed.state.batch:
@@ -138,6 +146,16 @@ class Follower:
             self._check(name)
             return True
         return any(map(self._keep, list(self._followed)))
+
+    def cells(self, population: str) -> int:
+        """Return how many cells a population that is followed has; 0 if it is not."""
+        followed = self._followed.get(population)
+        found = None if followed is None else followed.state.population
+        return 0 if found is None else found.cells
+
+    def forget(self, population: str) -> None:
+        """Follow a population no longer."""
+        self._forget(population)
 
     def keep(self) -> None:
         """Keep what is not kept, before the end."""
@@ -169,12 +187,7 @@ class Follower:
         texts = Texts(partial(self._ledgers.texts, name), placed=self._snapshots is not None)
         events = self._ledgers.stream(name, followed.state.sequence)
         rooted = partial(self._root, name)
-        while piece := list(islice(events, _SLICE)):
-            followed.follow(piece, texts, asked.published, rooted)
-            if monotonic() >= until:
-                break
-        else:
-            followed.follow((), texts, asked.published, rooted)
+        followed.follow(_until(events, until), texts, asked.published, rooted)
         return followed
 
     def _begun(self, name: str) -> Followed:
