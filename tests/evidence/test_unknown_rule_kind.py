@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from house import House, audit
+from house import ORIGIN, House, audit
 from pydantic import Field
 from support import SECOND, Clock, ask, laplace, last_replay, logged, make, snapshot
 
@@ -22,6 +22,7 @@ from accountant.budget.rules import KINDS
 from accountant.budget.rules.base import Compared, Finding, Rule, Told, View
 from accountant.ledger.events import Event
 from accountant.privacy.units import Currency, show
+from accountant.publishing.publisher import Publisher
 from accountant.runtime import projections
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
@@ -75,8 +76,6 @@ class Kept(House):
 
     def open(self) -> None:
         """A service on the home as it is now."""
-        super().open()
-        self.service.close()
         assert self.clock is not None
         self.service = Service(
             Ledgers(self.url),
@@ -85,6 +84,7 @@ class Kept(House):
             Snapshots(self.settings.home),
             self.clock.ticks,
         )
+        self._publisher = Publisher(self.service, self.vault, ORIGIN)
 
 
 @pytest.fixture
