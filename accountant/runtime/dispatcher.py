@@ -13,7 +13,7 @@ from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem, Unavailable
 from accountant.runtime.command_queue import Waiting
 from accountant.runtime.unit_of_work import Answer, UnitOfWork
-from accountant.store.ledgers import Moved
+from accountant.store.ledgers import Moved, Unknown
 
 _ATTEMPTS: Final = 5  # How often a batch is decided while other processes move the ledger's head
 _LONGEST: Final = 0.1  # Seconds until a batch is committed; the commands left go into the next
@@ -29,23 +29,20 @@ class Dispatcher:
 
     def answer(self, ledger: str, batch: list[Waiting]) -> None:
         """Give each command its outcome. An error of one command concerns no other."""
-        left, light = batch, True
+        left, light, reason = batch, True, ""
         for _ in range(_ATTEMPTS):
             try:
                 while left:
                     left = self._unit(ledger, left, light=light)
-            except Moved:
-                light = False
+            except Moved as moved:
+                light, reason = False, _given_up(moved)
                 continue  # another process was first: decide again, after its events
             except Problem as problem:
                 for one in left:
                     one.outcome = one.outcome or problem.with_traceback(None)
             return
-        moved = (
-            "other processes keep writing to this ledger; try again with the same Idempotency-Key"
-        )
         for one in left:
-            one.outcome = one.outcome or Unavailable("storage-failed", moved)
+            one.outcome = one.outcome or Unavailable("storage-failed", reason)
 
     def _unit(self, ledger: str, batch: list[Waiting], *, light: bool) -> list[Waiting]:
         """Answer commands in one unit of work, ``light`` if it may be; return those left over."""
@@ -90,6 +87,15 @@ class Dispatcher:
                 text = self._credentials.why_not(one.key)
                 one.outcome = Problem("unauthenticated", text)
         return [one for one in batch if one.outcome is None]
+
+
+def _given_up(moved: Moved) -> str:
+    """Say why a batch was not committed, after the last attempt."""
+    if isinstance(moved.__cause__, Unknown):
+        why = f"the ledger could not be written to ({moved}); nothing of this was recorded"
+    else:
+        why = "other processes keep writing to this ledger"
+    return f"{why}: try again with the same Idempotency-Key"
 
 
 def opening(commands: Sequence[Envelope]) -> bool:

@@ -294,7 +294,23 @@ def test_who_comes_second_decides_again_and_at_last_gives_up(made: World) -> Non
     with committing(made.service, *[moved] * 5):
         told = together(made.service, grants("m", "0.01", "0.02"))
     assert [(type(one), one.code) for one in told] == [(Unavailable, "storage-failed")] * 2
+    assert all("other processes" in one.detail for one in told)
     assert len(made.stored()) == size + 2
+    clean(made)
+
+
+def test_a_commit_that_always_fails_says_why(made: World) -> None:
+    """If no commit takes place, as on a full disk, all are told what the database says, and not
+    that others write.
+    """
+    size = len(made.stored())
+    with committing(made.service, *[lost] * 5):
+        told = together(made.service, grants("k", "0.01", "0.02"))
+    assert [(type(one), one.code) for one in told] == [(Unavailable, "storage-failed")] * 2
+    for one in told:
+        assert "the line went dead before" in one.detail
+        assert "other processes" not in one.detail
+    assert len(made.stored()) == size
     clean(made)
 
 
