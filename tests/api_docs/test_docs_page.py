@@ -89,9 +89,8 @@ def test_the_page_has_every_call_mechanism_and_problem(parsed: Page) -> None:
     assert {f"problem-{code}" for code in PROBLEMS} <= there
 
 
-def test_the_curl_commands_work_as_they_are_printed(database: str, parsed: Page) -> None:
+def test_the_curl_commands_work_as_they_are_printed(told: Told, parsed: Page) -> None:
     """The commands, pasted in the order of the story, give the documented statuses."""
-    told = Told(database)
     printed = set(parsed.samples)
     for example in STORY:
         command = curl(example)
