@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
@@ -292,6 +293,16 @@ def test_large_samples_are_as_likely_as_they_are(least: int, tries: int, chance:
         )
         found = real(at_least(least, tries, Fraction(chance)))
         assert -1e-30 <= found - sum(terms) <= mpmath.mpf("2e-25") or least <= tries * p
+
+
+@pytest.mark.parametrize("tries", [1, 999, 59_999, 999_999])
+def test_a_chance_of_one_half_is_found_at_once(tries: int) -> None:
+    """Half of an odd number of coins or more show heads with a chance of exactly 1/2, which no
+    number of bits tells from a whole multiple of the unit: it is rounded up in half a second.
+    """
+    began = time.process_time()
+    assert at_least((tries + 1) // 2, tries, Fraction(1, 2)) - Fraction(1, 2) <= Fraction(1, 10**25)
+    assert time.process_time() - began < 0.5
 
 
 def test_very_many_tries_are_bounded_by_chernoff() -> None:
