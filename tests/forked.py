@@ -20,15 +20,17 @@ HERE = Path(__file__).parent
 SERVICE = "from accountant.__main__ import main; main()"
 """The program ``python -m accountant``."""
 _IMPORTED = (
-    *("accountant.cli", "accountant.jobs", "accountant.store.migrate"),
-    *(
-        "accountant.api.app",
-        "accountant.api.hot",
-        "accountant.console.app",
-        "accountant.door.server",
-    ),
-    *("house", "forked"),
+    "accountant.cli",
+    "accountant.jobs",
+    "accountant.store.migrate",
+    "accountant.api.app",
+    "accountant.api.hot",
+    "accountant.console.app",
+    "accountant.door.server",
+    "house",
+    "forked",
 )
+"""What the server imports: the service, the house of tests/evidence, and this module."""
 _SERVER = {
     "OPENBLAS_NUM_THREADS": "1",  # a fork would lose the others
     "PYDANTIC_DISABLE_PLUGINS": "__all__",
