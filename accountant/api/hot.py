@@ -84,22 +84,22 @@ class Hot:
         read: list[tuple[_Call, Envelope]] = []
         left: list[Arrived] = []
         for request, reply in arrived:
-            if (request.method, request.path, request.query) == _READY:
-                self._readiness.submit(self._ready, request, reply)
-            elif (call := self._call(request, reply)) is None or len(request.body) > _LONG:
-                left.append((request, reply))
-            else:
-                calls.append(call)
+            try:
+                if (request.method, request.path, request.query) == _READY:
+                    self._readiness.submit(self._ready, request, reply)
+                elif (call := self._call(request, reply)) is None or len(request.body) > _LONG:
+                    left.append((request, reply))
+                else:
+                    calls.append(call)
+            except Exception as error:  # noqa: BLE001 it concerns no other request
+                reply(_failure(request, None, error))
         for call in calls:
             try:
                 read.append((call, self._asked(call)))
             except Exception:  # noqa: BLE001 the routes report every error
                 left.append((call.request, call.reply))
         for call, asked in read:
-            if self._service.priced(call.population, asked):
-                self._submit(call, asked)
-            else:  # may take a second
-                self._pricing.submit(self._submit, call, asked, price=True)
+            self._submit(call, asked)
         return left
 
     def _call(self, request: Request, reply: Replying) -> _Call | None:
@@ -141,14 +141,26 @@ class Hot:
             return QUICK.one(call.kind, call.key.name, body, call.idempotency)
         return ask(call.kind, call.key, body_of(body), call.idempotency, **call.path)
 
-    def _submit(self, call: _Call, asked: Envelope, *, price: bool = False) -> None:
-        tell = partial(self._finish, call)
+    def _submit(self, call: _Call, asked: Envelope) -> None:
+        """Have a command decided, or answer with the error that prevents it."""
         try:
-            if price:
-                self._service.price_ahead(call.population, asked)
-            self._service.submit(call.population, asked, call.digest, tell)
+            if self._service.priced(call.population, asked):
+                self._decide(call, asked)
+            else:  # may take a second
+                self._pricing.submit(self._price, call, asked)
         except Exception as error:  # noqa: BLE001 every request gets a reply
-            tell(error)
+            self._finish(call, error)
+
+    def _price(self, call: _Call, asked: Envelope) -> None:
+        try:
+            self._service.price_ahead(call.population, asked)
+            self._decide(call, asked)
+        except Exception as error:  # noqa: BLE001 as above
+            self._finish(call, error)
+
+    def _decide(self, call: _Call, asked: Envelope) -> None:
+        tell = partial(self._finish, call)
+        self._service.submit(call.population, asked, call.digest, tell)
 
     def _finish(self, call: _Call, outcome: Answer | Exception) -> None:
         request, reply = call.request, call.reply

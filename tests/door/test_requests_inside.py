@@ -60,6 +60,42 @@ def test_a_failure_is_a_reply_and_a_line(failure: Exception) -> None:
         assert [line["request_id"] for line in logs] == ["r1"]
 
 
+def test_each_request_of_a_turn_gets_its_own_answer(world: Callable[..., World]) -> None:
+    """Of requests that come together those that are in order are decided, in their order, and all
+    others go to the application: those with an unsound body, another path, or an unknown key.
+    """
+    made = world(Clock(START)).hospital()
+    made.post("/grants", ask(laplace("0.1")))
+    hot = Hot(made.service)
+    good = b'{"dataset":"d","mechanisms":[{"kind":"laplace","sensitivity":"1","scale":"10"}]}'
+    one = request(made, good)
+    other = "/v1/populations/fair/other"
+    turn = [
+        one._replace(id="first"),
+        one._replace(id="unsound", body=good[:-1]),
+        one._replace(id="elsewhere", path=other, raw_path=other),
+        request(None, good)._replace(id="stranger"),
+        one._replace(id="again"),
+    ]
+
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 418, "headers": []})
+        await send({"type": "http.response.body", "body": scope["state"]["request_id"].encode()})
+
+    async def answered() -> list[Reply]:
+        loop = asyncio.get_running_loop()
+        replies: list[asyncio.Future[Reply]] = [loop.create_future() for _ in turn]
+        tell = [partial(loop.call_soon_threadsafe, future.set_result) for future in replies]
+        Requests(app, hot.take).handle(list(zip(turn, tell, strict=True)))
+        return await asyncio.wait_for(asyncio.gather(*replies), SECONDS)
+
+    first, unsound, elsewhere, stranger, again = asyncio.run(answered())
+    assert (first.status, again.status) == (201, 201)
+    assert first.body == again.body  # of one key, so one decision
+    assert (b"idempotent-replay", b"true") in again.headers
+    assert [unsound.body, elsewhere.body, stranger.body] == [b"unsound", b"elsewhere", b"stranger"]
+
+
 def test_who_cannot_stand_in_line_is_told(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
