@@ -142,9 +142,10 @@ class Sums:
         if cells is None or len(selection.boxes) != 1 or self.classes is not None:
             return None
         [layout] = selection.layouts
-        if not layout.views and cells.size <= FEW * self.rows:
-            return None
-        if size_of(selection) > FEW:
+        if cells.size <= FEW * self.rows:
+            if not layout.views:
+                return None
+        elif size_of(selection) > FEW:
             return None
         return cells[layout.in_all].reshape(self.rows, -1)
 
