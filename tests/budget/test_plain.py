@@ -75,6 +75,9 @@ def test_most_requests_are_read_plainly() -> None:
         body = {"kind": kind} | dict.fromkeys(model.plain, "2.5")
         assert plain.mechanisms(orjson.dumps([body])) is not None
     assert plain.subjects(b'{"age": {"from": "1", "to": "2"}, "sex":["f"]}') is not None
+    many = {"region": [f"region {i}" for i in range(100)] + ["x" * 200]}
+    assert plain.subjects(orjson.dumps(many)) is not None
+    assert plain.subjects(orjson.dumps({"region": [*many["region"], "x" * 201]})) is None
 
 
 def test_a_key_that_stands_twice_is_left_to_the_strict_reader() -> None:

@@ -77,12 +77,21 @@ def subjects(data: bytes) -> tuple[dict[str, Any], bytes] | None:
             keys += 2
         else:
             return None
-        if not all(type(name) is str and 0 < len(name) <= _LONGEST_NAME for name in named):
+        if not _are_names(named):
             return None
         first, last = named[0], named[-1]
         ranged = values is not named
         term[dimension] = construct(Range, {"first": first, "last": last}) if ranged else values
     return (term, to_keep(written(found))) if _each_once(data, keys) else None
+
+
+def _are_names(found: list[Any]) -> bool:
+    """Return whether all are texts of 1 to 200 characters."""
+    try:
+        together = len("".join(found))
+    except TypeError:
+        return False
+    return all(found) and (together <= _LONGEST_NAME or len(max(found, key=len)) <= _LONGEST_NAME)
 
 
 def _each_once(data: bytes, keys: int) -> bool:
