@@ -24,12 +24,15 @@ class _Standing(NamedTuple):
     changed: int
     now: int
     until: int | None
+    totals: tuple[list[int], list[int]]
+    """What is booked in the account, and what of it is held: other lists after each booking."""
     balance: Balance
 
-    def holds(self, changed: int, now: int) -> bool:
+    def holds(self, changed: int, now: int, totals: tuple[list[int], list[int]]) -> bool:
         """Return whether it is the balance at a stamp, too."""
+        same = all(one is other for one, other in zip(totals, self.totals, strict=True))
         then = self.now <= now and (self.until is None or now < self.until)
-        return changed == self.changed and then
+        return then and (same or changed == self.changed)
 
 
 class _Known:
@@ -50,10 +53,14 @@ def balance_of(page: Page, counted: Counted) -> Balance:
     if known is None or known.everything != changes.everything:
         known = _KNOWN[followed] = _Known(changes.everything)
     changed, found = changes.last(key.dataset), known.balances.get(key)
-    if found is None or not found.holds(changed, page.now):
+    account = followed.state.seen(key)
+    totals = account.bound, account.held
+    if found is None or not found.holds(changed, page.now, totals):
         [balance] = balances(followed.state, counted, None, followed.burndowns.held.of)
         until = _until(followed.state, counted, page.now)
-        found = known.balances[key] = _Standing(changed, page.now, until, balance)
+        if until == page.now + 1:  # it may change although nothing is booked in it
+            totals = [], []
+        found = known.balances[key] = _Standing(changed, page.now, until, totals, balance)
     return found.balance
 
 
