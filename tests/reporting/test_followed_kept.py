@@ -179,9 +179,10 @@ def _cut_off(desk: Desk, home: Path) -> str:
 def _of_another_ledger(desk: Desk, home: Path) -> str:
     other = Desk(desk.ledgers.url, "other")
     other.population()
-    reader = Reader(other, home)
-    reader.report()
-    reader.follower.keep()
+    with closing(other.ledgers):
+        reader = Reader(other, home)
+        reader.report()
+        reader.follower.keep()
     folder = home / following.FOLDER
     (folder / "other.snapshot").replace(folder / f"{desk.name}.snapshot")
     return "no snapshot"
