@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from accountant.budget.errors import Problem
 from accountant.cli.common import app, say
 from accountant.runtime.memory import collection_paused
-from accountant.store import StoreError
+from accountant.store import StoreError, hint
 
 __all__ = ["COMMANDS", "app", "load", "main"]
 
@@ -55,8 +55,7 @@ def main() -> None:
 
         reason = in_one_line(reasons(error), "the document")
     except StoreError as error:
-        hint = "; has `accountant migrate` run?" if "no such table" in str(error) else ""
-        reason = f"the database cannot be used: {error}{hint}"
+        reason = f"the database cannot be used: {error}{hint(error)}"
     except (OSError, ValueError) as error:
         reason = str(error)
     say(f"accountant: {reason}")

@@ -34,7 +34,7 @@ from accountant.ledger.events import Event
 from accountant.runtime.clock import Doubt, TrustedClock
 from accountant.runtime.prices import Pricing, takes_long
 from accountant.runtime.projections import Projections
-from accountant.store import Damaged
+from accountant.store import Damaged, hint
 from accountant.store.ledgers import Ledgers, Moved, StoreError
 from accountant.store.projection import Diverged
 from accountant.store.snapshots import Snapshots
@@ -360,9 +360,7 @@ class Reader:
         try:
             self.ledgers.check()
         except StoreError as error:
-            missing = any(word in str(error) for word in ("no such table", "does not exist"))
-            hint = "; has `accountant migrate` run?" if missing else ""
-            raise Unavailable("not-ready", f"{error}{hint}") from error
+            raise Unavailable("not-ready", f"{error}{hint(error)}") from error
 
 
 @contextmanager

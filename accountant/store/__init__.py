@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import Final
 
 AGAIN: Final = {"40001", "40P01", "23505"}  # SQLSTATEs: serialization, deadlock, unique violation
+_OLDER: Final = "no such table", "no such column", "does not exist"
+"""What SQLite and PostgreSQL say of a table or column that is missing."""
 _DRIVERS: Final = {"sqlalchemy", "sqlite3", "psycopg"}  # By name: a driver loads where used
 
 
@@ -35,6 +37,12 @@ class Moved(StoreError):
 
 class Unknown(StoreError):
     """The outcome of a commit is unknown until the head is read back."""
+
+
+def hint(error: StoreError) -> str:
+    """Return a question to add to an error that a database of an older format gives, else ""."""
+    older = any(words in str(error) for words in _OLDER)
+    return "; has `accountant migrate` run?" if older else ""
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from here import accountant
 from support import MIGRATIONS, Clock, World, ask, hospital, laplace
 
 from accountant.ledger.events import Event
@@ -89,10 +90,12 @@ def goes_on(made: World, bodies: Sequence[bytes]) -> None:
 def test_the_first_format_on_sqlite(
     bodies: Sequence[bytes], world: Callable[..., World], tmp_path: Path
 ) -> None:
-    """A file of the first version is only brought forth with every service stopped, and then a
-    service goes on with it.
+    """A file of the first version is only brought forth with every service stopped, which whoever
+    opens it before is told, and then a service goes on with it.
     """
     url = first_format(tmp_path / "old.db", bodies)
+    asked = accountant("--database-url", url, "keys", "list")
+    assert (asked.code, "has `accountant migrate` run?" in asked.err) == (2, True), asked
     for phase in ("pre", "post"):
         with pytest.raises(ValueError, match="0002 is for when no service runs"):
             migrate(url, phase=phase)
@@ -113,6 +116,8 @@ def test_the_first_format_on_postgresql(
     host, name = server
     owner_url = second_format(host, name, bodies)
     app_url = host.url("app", name)
+    asked = accountant("--database-url", owner_url, "keys", "list")
+    assert (asked.code, "has `accountant migrate` run?" in asked.err) == (2, True), asked
     assert not migrate(app_url, owner_url, "pre")
     after = revision(owner_url)
     assert after == _all()[-1].revision
