@@ -12,10 +12,12 @@ from support import hospital
 
 from accountant.budget.errors import Invalid
 from accountant.privacy.composition.plan import tight
+from accountant.privacy.filters import RENYI
+from accountant.privacy.inverse import least_epsilon
 from accountant.privacy.losses import pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
 from accountant.privacy.mechanisms.pricing import derive
-from accountant.privacy.units import SURE, Currency, charge_of
+from accountant.privacy.units import SURE, Currency, charge_of, total
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
 ADD, REPLACE, ZERO_OUT = Relation
@@ -299,3 +301,31 @@ def test_what_has_no_pair_has_no_lower_end(body: dict[str, Any]) -> None:
     whole = tight([known, other], ADD, Fraction(1, 10**6)).pld
     assert whole is not None
     assert 0.5 < whole.lower <= whole.upper
+
+
+STEEP: dict[str, Any] = {"kind": "gaussian", "sensitivity": "0.5", "scale": "0.2961"}
+STEEP["sampling"] = {"truncated": {"rate": "0.99", "of": 60_000, "at_most": 60_000}}
+CHOICE = {"kind": "permute_and_flip", "sensitivity": "1"}
+VECTOR = LAPLACE | {"sensitivity": {"l1": "1"}, "scale": "0.4", "count": 10}
+LISTS: list[tuple[list[dict[str, Any]], str]] = [
+    ([STEEP | {"count": 10}, CHOICE | {"scale": "0.8"}, VECTOR], "0.001"),
+    ([CHOICE | {"scale": str(20 + i)} for i in range(300)], "1e-6"),
+    ([CHOICE | {"scale": "0.4", "count": 500, "sampling": {"poisson": "0.01"}}], "0.001"),
+]
+"""Curves whose best order is below 2; so many that few orders are looked at; and steep ones."""
+
+
+@pytest.mark.parametrize(("bodies", "delta"), LISTS, ids=["low", "many", "steep"])
+def test_a_report_is_not_above_the_gate_beside_it(bodies: list[dict[str, Any]], delta: str) -> None:
+    """The least epsilon over orders, for a list fixed in advance, is at most that of the filter
+    at its own two orders.
+    """
+    several = [parse(body) for body in bodies]
+    report = tight(several, ADD, Fraction(delta)).renyi
+    gate = least_epsilon(
+        RENYI, Fraction(delta), Fraction(0),
+        lambda orders: total(price(each, ADD, orders).charge for each in several),
+    )  # fmt: skip
+    assert report is not None
+    assert gate is not None
+    assert report <= gate

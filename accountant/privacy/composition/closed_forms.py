@@ -10,15 +10,17 @@ Mironov, Talwar, Zhang, *Renyi differential privacy of the sampled Gaussian mech
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from accountant.privacy import filters
+from accountant.privacy.balls import above
 from accountant.privacy.composition import pairs, sampled_pairs
 from accountant.privacy.composition.pairs import DiscreteGaussian, Floats, Pair
-from accountant.privacy.curves import Curve
+from accountant.privacy.curves import Curve, Order
 
 MOST: Final = 10**6  # Most equal mechanisms that ``optimal_epsilon`` adds up terms for
 _SLACK: Final = 1e-12  # Relative error of sums of many floats and a handful of functions
@@ -31,6 +33,8 @@ _WHOLE: Final = (
     *(step << p for p in range(4, 8) for step in (5, 6, 7, 8)),
 )
 """Orders at which curves are added up that are known by exact arithmetic, which takes longer."""
+_LADDER: Final[Sequence[Order]] = sorted({*filters.ORDERS, *_WHOLE})
+_AT_ONCE: Final = 8
 _MOST_CURVES: Final = (
     1000  # The most divergences of such curves that are worked out, or ten of each
 )
@@ -143,15 +147,36 @@ def renyi_epsilon(
     lost = own - math.expm1(math.fsum(n * math.log1p(-p.infinite) for p, n in schedule.items()))
     if lost >= delta:
         return math.inf
-    orders = np.array(whole_orders(len(curves)), dtype=np.float64) if curves else ORDERS
-    total = np.zeros_like(orders)
-    for pair, count in schedule.items():
-        total += count * divergence(pair, orders)
-    for curve, count in curves:
-        total += count * np.array([_at(curve, int(order)) for order in orders])
-    spare = delta - lost
-    converted = total + np.log1p(-1 / orders) - np.log(orders * spare) / (orders - 1)
-    return max(0.0, float(np.nan_to_num(converted, nan=math.inf).min())) * (1 + _RENYI_SLACK)
+
+    def converted(orders: Floats, exact: Sequence[Order]) -> Floats:
+        total = np.zeros_like(orders)
+        for pair, count in schedule.items():
+            total += count * divergence(pair, orders)
+        for curve, count in curves:
+            total += count * np.array([_at(curve, order) for order in exact])
+        found = total + np.log1p(-1 / orders) - np.log(orders * (delta - lost)) / (orders - 1)
+        return np.nan_to_num(found, nan=math.inf)
+
+    least = _least_along(converted, len(curves)) if curves else float(converted(ORDERS, ()).min())
+    return max(0.0, least) * (1 + _SLACK) + _SLACK
+
+
+def _least_along(value: Callable[[Floats, Sequence[Order]], Floats], curves: int) -> float:
+    """Return nearly the least value along all orders that a gate may have: first at whole ones,
+    then between the neighbours of the best, so that a gate is hardly ever below.
+    """
+    found: dict[int, float] = {}
+    some = [_LADDER.index(order) for order in whole_orders(curves)]
+    while some:
+        orders = [_LADDER[i] for i in some]
+        values = value(np.array(list(map(float, orders))), orders)
+        found |= zip(some, map(float, values), strict=True)
+        best = min(found, key=lambda i: (found[i], i))
+        low = max((i for i in found if i < best), default=-1)
+        high = min((i for i in found if i > best), default=len(_LADDER))
+        left = [*range(low + 1, best), *range(best + 1, high)]
+        some = left[:: max(1, -(-len(left) // _AT_ONCE))]
+    return min(found.values())
 
 
 def whole_orders(curves: int) -> Sequence[int]:
@@ -159,10 +184,10 @@ def whole_orders(curves: int) -> Sequence[int]:
     return _WHOLE[:: max(1, min(len(_WHOLE) // 10, len(_WHOLE) * curves // _MOST_CURVES))]
 
 
-def _at(curve: Curve, order: int) -> float:
+def _at(curve: Curve, order: Order) -> float:
     """Return a divergence as a float that is not below it."""
     found = curve.at(order)
-    return math.inf if found is None else float(found) * (1 + _RENYI_SLACK)
+    return math.inf if found is None else math.nextafter(float(above(found)), math.inf)
 
 
 def is_known(pair: Pair) -> bool:
