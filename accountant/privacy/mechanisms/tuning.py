@@ -173,8 +173,9 @@ class RepeatAndSelect(Compound):
 
         def at(order: Order) -> Number | None:
             """A divergence is at most that of a higher order, which costs less at first."""
-            return _best(exactly, [b for b in _GRID if b >= order] or [order])
+            return _best(known.at, [b for b in _GRID if b >= order] or [order])
 
+        known = remembered(Curve(exactly, no_curve))
         return remembered(Curve(at, no_curve))
 
 
