@@ -201,6 +201,7 @@ def digest(document: Any) -> str:
     return sha256(canonical(document)).hexdigest()
 
 
+@lru_cache(maxsize=64)  # the events of a unit of work have one stamp
 def rfc3339(time: int) -> str:
     """Return microseconds since 1970 as RFC 3339 UTC with six digits."""
     return f"{_second(time // 1_000_000)}.{time % 1_000_000:06d}Z"
