@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from support import hospital
 
 from accountant.budget.errors import Invalid
-from accountant.privacy.composition.plan import tight
+from accountant.privacy.composition.plan import proved, tight
 from accountant.privacy.filters import RENYI
 from accountant.privacy.inverse import least_epsilon
 from accountant.privacy.losses import pure
@@ -329,3 +329,9 @@ def test_a_report_is_not_above_the_gate_beside_it(bodies: list[dict[str, Any]], 
     assert report is not None
     assert gate is not None
     assert report <= gate
+
+
+def test_no_epsilon_is_below_zero() -> None:
+    """At a delta of 1/2 divergences next to nothing convert to less than 0: what is proved is 0."""
+    body = {"kind": "randomized_response", "truth_probability": "0.02", "categories": 1000}
+    assert proved([parse(body)], REPLACE, Fraction(1, 2)) == 0

@@ -29,9 +29,16 @@ from accountant.privacy.composition.closed_forms import (
     optimal_epsilon,
     renyi_epsilon,
 )
-from accountant.privacy.composition.pairs import Gaussian, Laplace, Pair, Response
+from accountant.privacy.composition.pairs import (
+    DiscreteGaussian,
+    Gaussian,
+    Laplace,
+    Pair,
+    Response,
+)
 from accountant.privacy.composition.plan import tight
 from accountant.privacy.composition.pld import Interval, total
+from accountant.privacy.composition.sampled_pairs import Sampled
 from accountant.privacy.inverse import largest_count, smallest_factor
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
 
@@ -196,6 +203,7 @@ EXTREMES: list[dict[Pair, int]] = [
     {Gaussian(30.0): 5},
     {Response(1.0, 0.5): 1000},
     {Response(1e-5): 1, Laplace(50.0): 1},
+    {Response(90_000.0): 1, Sampled(DiscreteGaussian(1, 4.5), 1e-12): 1000},
 ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from accountant.privacy.balls import Number, above, least, total
+from accountant.privacy.balls import Number, above, least, most, total
 from accountant.privacy.composition import closed_forms, exact, pairs
 from accountant.privacy.composition.of_mechanisms import if_any, pair_of, root_up, up
 from accountant.privacy.composition.pairs import Pair, Response
@@ -164,7 +164,7 @@ def _is_cut(mechanism: BaseMechanism) -> bool:
 
 
 def _epsilon_of_curves(losses: list[tuple[Loss, int]], delta: Fraction) -> Number:
-    """Return the least epsilon of sums of divergences, over whole orders, or of rho."""
+    """Return the least epsilon >= 0 of sums of divergences, over whole orders, or of rho."""
     found: list[Number] = []
     for order in closed_forms.whole_orders(len(losses)):
         divergence = _sum([(loss.curve.at(order), n) for loss, n in losses])
@@ -172,7 +172,7 @@ def _epsilon_of_curves(losses: list[tuple[Loss, int]], delta: Fraction) -> Numbe
             found.append(divergence + intercept(Fraction(order), delta))
     if (rho := _sum([(loss.rho, n) for loss, n in losses])) is not None:
         found.append(concentrated_epsilon(rho, delta))
-    return least(*found, *([] if found else [Fraction(_UNBOUNDED)]))
+    return most(Fraction(0), least(*found)) if found else Fraction(_UNBOUNDED)
 
 
 def _curves(losses: list[tuple[Loss, int]]) -> list[tuple[Curve, int]]:

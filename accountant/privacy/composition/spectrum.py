@@ -187,10 +187,9 @@ def _summed(
         mass = parts.one(i)
         start = int(row) * block + int(place)
         padded.reshape(-1)[start : start + mass.size] = mass
-    lowest = int(begins.min())
-    slots = np.arange(lowest, int(ends.max())) * block
-    places, seconds = (Grid(1.0, parts.fine).places(slots + one) for one in (0, 1))
-    which = np.concatenate([np.arange(b, e) - lowest for b, e in zip(begins, ends, strict=True)])
+    numbers = np.concatenate([np.arange(b, e) for b, e in zip(begins, ends, strict=True)])
+    known, which = np.unique(numbers, return_inverse=True)  # parts may be far from one another
+    places, seconds = (Grid(1.0, parts.fine).places(known * block + one) for one in (0, 1))
     sums = np.empty((len(padded), live), dtype=np.complex128)
     distances = (seconds - places)[which]
     for distance in np.unique(distances):
@@ -199,9 +198,10 @@ def _summed(
         sums[there] = (padded[there] @ roots.view(np.float64)).view(np.complex128)
     beyond = _roots(np.multiply.outer(places, np.arange(live)), size)
     found: Complex = np.empty((some.size, live), dtype=np.complex128)
-    for i, (begin, end, row) in enumerate(zip(begins, ends, rows, strict=True)):
-        mine = sums[row - (end - begin) : row]
-        np.einsum("ij,ij->j", mine, beyond[begin - lowest : end - lowest], out=found[i])
+    for i, (start, end) in enumerate(zip(rows - (ends - begins), rows, strict=True)):
+        first = int(which[start])
+        mine = beyond[first : first + int(end - start)]
+        np.einsum("ij,ij->j", sums[start:end], mine, out=found[i])
     wrong: Floats = UNIT * (32.0 + np.minimum(parts.sizes[some], block) + (ends - begins))
     return found, wrong
 
