@@ -14,7 +14,7 @@ from support import World, laplace
 
 from accountant.api.app import create_app
 from accountant.console.app import add_console
-from accountant.reporting import desk
+from accountant.reporting import desk, follower
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e" + "x" * 200
 OPEN = {"/console/signin", "/console/signin/link/{code}", "/console/static/{name}"}
@@ -100,6 +100,7 @@ def test_pages_say_up_to_which_event_their_figures_are(
     """While a ledger is read, pages that inform show the figures so far and say so; a page that
     people decide by waits for the end, and says how far it is.
     """
+    monkeypatch.setattr(follower, "_LEAST", 0.0)
     monkeypatch.setattr(desk, "PATIENCE", 0.0)
     monkeypatch.setattr(desk.Desk.ask, "__defaults__", (None, 0.0))
     browser, last = signed_in(made, "olive", "officer"), made.service.head("fair").size - 1

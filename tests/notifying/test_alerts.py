@@ -30,6 +30,7 @@ from accountant.notifying.alerting import PAUSES, Alerting, Told, Way
 from accountant.notifying.channels import ways_of
 from accountant.notifying.webhook import Undelivered
 from accountant.reporting import desk as reporting_desk
+from accountant.reporting import follower
 from accountant.reporting.desk import Desk
 from accountant.store.ledgers import Mute
 
@@ -426,6 +427,7 @@ def test_what_takes_long_to_read_is_read_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A service that begins on a ledger tells at its first look; one that stops reads no more."""
+    monkeypatch.setattr(follower, "_LEAST", 0.0)
     monkeypatch.setattr(reporting_desk.Desk.ask, "__defaults__", (None, 0.0))
     monkeypatch.setattr(alerted, "_REST", 0.0)
     spend(made, "1.6")
