@@ -1,6 +1,6 @@
 """Privacy loss distributions: the total of any fixed schedule, as an interval.
 
-The pairs are put on a grid, tilted (lattice.py) and multiplied (spectrum.py), and read off here;
+The pairs are put on a grid (grids.py), tilted (lattice.py), multiplied (spectrum.py) and read off;
 once for each direction if some pair is not symmetric. The order of the mechanisms does not matter.
 
 The upper end: every mass is raised by the bound on its error, and delta is reduced by the mass
