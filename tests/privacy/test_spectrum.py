@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from effort import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.composition.grids import EVEN, Grid
@@ -99,6 +99,7 @@ def test_frequencies_are_left_out_within_the_bound(name: str) -> None:
 
 
 @given(st.integers(-(2**50), 2**50), st.sampled_from([2, 256, 2**20, EVEN]))
+@example(2 * EVEN + 1, EVEN)
 def test_places_are_spaced_as_floats_are(place: int, fine: int) -> None:
     """The slots around a loss have places on either side of it, no further apart than its own
     distance from 0 over ``fine``; all near 0 are there, and a slot has one place.

@@ -44,7 +44,7 @@ class Grid(NamedTuple):
         far = abs(place)
         octave = max((far // self.fine).bit_length() - 1, 0)
         within = far - (self.fine << octave)
-        if not octave:
+        if not octave or self.fine == EVEN:
             return place
         up = -(-within >> octave) if place < 0 else within >> octave
         slot = (octave + 1) * self.fine + up
