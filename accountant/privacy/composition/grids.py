@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 EVEN: Final = 2**44
-"""As many steps are all that there are."""
+"""All places are there."""
 
 Integers = NDArray[np.int64]
 

@@ -91,7 +91,7 @@ def on_grid(pair: Pair, span: Span, grid: Grid) -> Lattice:
     # those below are raised to it.
     wrong = _EDGE * (1 + max(map(abs, pair.span)))
     up = (buckets.p - buckets.q_low + 2 * wrong * buckets.p) / -np.expm1(-widths)
-    up = np.clip(up, 0.0, buckets.p)
+    up = np.minimum(np.maximum(up, 0.0), buckets.p)
     mass = np.zeros(edges.size)
     mass[1:] = up
     mass[:-1] += buckets.p - up
@@ -122,7 +122,7 @@ def _between(edges: Floats, p: tuple[Floats, Floats], q: tuple[Floats, Floats]) 
         found = np.concatenate([below[1:] - below[:-1], above[:-1] - above[1:]])
         larger = np.concatenate([below[1:], above[:-1]])
         # The error of a difference of two tails: see Pair.above.
-        fewest = np.log(np.clip(larger, 1e-300, 1.0))
+        fewest = np.log(np.minimum(np.maximum(larger, 1e-300), 1.0))
         error = UNIT * larger * (80 - 16 * fewest)
         bounds += [np.maximum(found - error, 0.0), np.maximum(found, 0.0) + error]
     p_low, p_high, q_low, q_high = bounds
@@ -157,7 +157,7 @@ def _below(mass: Floats, certain: Floats, other: Floats, widths: Floats) -> tupl
     np.divide(mass - certain, mass, out=doubt, where=there)
     change = np.maximum((other - certain) / np.where(there, certain, 1.0), -0.999)
     np.log1p(change, out=drop, where=there)
-    return np.clip(doubt + 16 * UNIT, 0.0, 1.0), drop + 16 * UNIT
+    return np.minimum(np.maximum(doubt + 16 * UNIT, 0.0), 1.0), drop + 16 * UNIT
 
 
 class _Chunk(NamedTuple):

@@ -30,6 +30,7 @@ Tails = list[tuple[arb, arb]]  # The mass of P and of Q above each loss
 MOST_TERMS: Final = 2**17  # Masses of a discrete Gaussian that are added up
 _WHOLE: Final = 2**52  # Integers up to here, and half of each, are floats
 _STEP: Final = 256  # Bits of masses that are kept, for all precisions up to a multiple of this
+_SMALL: Final = 700.0  # Exponentials of losses up to here are floats
 _LEAST: Final = 1e-12  # Smallest mu and smallest rate of a sampled Gaussian
 
 
@@ -148,10 +149,16 @@ class Laplace(Within):
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return 1 - e^(-(epsilon - l)/2)/2 and e^(-(epsilon + l)/2)/2 between the two ends."""
-        inside = np.clip(loss, -self.epsilon, self.epsilon)
-        p = np.where(loss < self.epsilon, 1 - np.exp((inside - self.epsilon) / 2) / 2, 0.0)
-        q = np.where(loss < self.epsilon, np.exp(-(inside + self.epsilon) / 2) / 2, 0.0)
-        return np.where(loss < -self.epsilon, 1.0, p), np.where(loss < -self.epsilon, 1.0, q)
+        inside = np.minimum(np.maximum(loss, -self.epsilon), self.epsilon)
+        if self.epsilon < _SMALL:
+            root, half = np.exp(inside / 2), math.exp(-self.epsilon / 2) / 2
+            p, q = 1 - half * root, half / root
+        else:
+            p = 1 - np.exp((inside - self.epsilon) / 2) / 2
+            q = np.exp(-(inside + self.epsilon) / 2) / 2
+        p[loss >= self.epsilon] = q[loss >= self.epsilon] = 0.0
+        p[loss < -self.epsilon] = q[loss < -self.epsilon] = 1.0
+        return p, q
 
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
         """Return the same."""
