@@ -69,9 +69,8 @@ class Publisher:
 
     def _terms(self, ledger: str) -> tuple[Publication, Custody]:
         """Return the publication of the policy in force, and the ledger's custody."""
-        state = self._service.state(ledger)
-        adopted = state.adopted
-        return adopted.policy.publication if adopted else NO_WITNESSES, state.custody
+        adopted, custody = self._service.in_force(ledger)
+        return adopted.policy.publication if adopted else NO_WITNESSES, custody
 
     def sign(self, ledger: str) -> Signed:
         """Return the checkpoint of the ledger's present head; sign it if it is not signed."""

@@ -13,6 +13,7 @@ from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.advice import Advice, would_fit
 from accountant.budget.batches import as_single
 from accountant.budget.commands import AskGrant, Envelope, OpenSparseVector, command_from_json
+from accountant.budget.custody.custody import Custody
 from accountant.budget.decide.approving import asking, looked_at
 from accountant.budget.decide.proposing import known
 from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
@@ -99,6 +100,13 @@ class Reader:
         """Return the committed state, which later commands do not change. Raise NotFound."""
         with self._up_to_date(ledger) as state:
             return state.frozen(self.now(state))
+
+    def in_force(self, ledger: str) -> tuple[Adopted | None, Custody]:
+        """Return the policy in force, if any, and the ledger's custody: values, so that nothing is
+        copied as for ``state``. Raise NotFound.
+        """
+        with self._up_to_date(ledger) as state:
+            return state.adopted, state.custody
 
     @contextmanager
     def _up_to_date(self, ledger: str) -> Iterator[State]:

@@ -37,7 +37,7 @@ class Shown(Struct, frozen=True):
 def show_evidence(population: Population, visit: Overseen) -> HTMLResponse:
     """Show by what an auditor can prove that nothing was changed."""
     facts = visit.ask(population, custody)
-    adopted = visit.service.state(population).adopted
+    adopted, _ = visit.service.in_force(population)
     asks: Publication = adopted.policy.publication if adopted else NO_WITNESSES
     newest = islice(visit.publisher.log(population).newest(), MOST)
     return visit.page(
@@ -61,8 +61,8 @@ def _shown(signed: Signed) -> Shown:
 
 def _key(visit: Visit, population: str) -> str:
     """Return the verifier key that the ledger names now; empty before there is one."""
-    keys = visit.service.state(population).custody.keys
-    return keys[-1].text if keys else ""
+    _, found = visit.service.in_force(population)
+    return found.keys[-1].text if found.keys else ""
 
 
 Sent = Annotated[Form, Depends(form(optional=("texts",), roles=OVERSEE))]

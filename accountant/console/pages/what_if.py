@@ -110,7 +110,7 @@ def _proposed(
     visit: Visit, population: str, text: str, change: Change, sent: Mapping[str, str]
 ) -> Entry | None:
     """Return the event of a policy that was sent; None if it is in force. Raise Problem."""
-    adopted = visit.service.state(population).adopted
+    adopted, _ = visit.service.in_force(population)
     if adopted is None or str(adopted.sequence) != sent["base"]:
         told = "another policy was adopted since the page was made: this is what yours would change"
         raise Conflict("stale-page", told)
