@@ -82,6 +82,7 @@ def asset(name: str) -> str:
 def environment() -> Environment:
     """Return the templates: all is escaped, what is missing is an error."""
     found = Environment(
+        auto_reload=False,  # the files are those of the package
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,

@@ -50,6 +50,11 @@ _TEXTS: Final = (
     .order_by(TEXT.c.sequence, TEXT.c.field)
 )
 _SIGNED: Final = select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
+_LAST_SIGNED: Final = (
+    _SIGNED.where(CHECKPOINT.c.ledger == bindparam("ledger"))
+    .order_by(CHECKPOINT.c.number.desc())
+    .limit(1)
+)
 _AT_ONCE: Final = 500
 """Values that one statement asks for."""
 _MAX_NUMBER: Final = 2**63 - 1  # The largest number that the database holds
@@ -240,8 +245,7 @@ class Queries:
 
     def last_signed(self, ledger: str) -> Signed | None:
         """Return the checkpoint with the largest number, without cosignatures."""
-        own = _SIGNED.where(CHECKPOINT.c.ledger == ledger)
-        rows = self._rows(own.order_by(CHECKPOINT.c.number.desc()).limit(1))
+        rows = self._rows(_LAST_SIGNED, ledger=ledger)
         return Signed(*rows[0]) if rows else None
 
     def texts(self, ledger: str, first: int, last: int) -> list[Text]:
