@@ -39,7 +39,7 @@ class Dispatcher:
                 continue  # another process was first: decide again, after its events
             except Problem as problem:
                 for one in left:
-                    one.outcome = one.outcome or problem.with_traceback(None)
+                    one.outcome = one.outcome or _bare(problem)
             return
         for one in left:
             one.outcome = one.outcome or Unavailable("storage-failed", reason)
@@ -64,8 +64,7 @@ class Dispatcher:
                     try:
                         outcomes.append(unit.answer(culprit.asked))
                     except Problem as problem:
-                        # By its traceback it would keep, in a cycle, all objects of this unit.
-                        outcomes.append(problem.with_traceback(None))
+                        outcomes.append(_bare(problem))
                     if time.monotonic() > deadline:
                         break
                 culprit = None
@@ -87,6 +86,17 @@ class Dispatcher:
                 text = self._credentials.why_not(one.key)
                 one.outcome = Problem("unauthenticated", text)
         return [one for one in batch if one.outcome is None]
+
+
+def _bare(problem: Problem) -> Problem:
+    """Return a problem without its traceback and those of what caused it: by one of them it would
+    keep, in a cycle, all objects of its unit.
+    """
+    cause: BaseException | None = problem
+    while cause is not None:
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__
+    return problem
 
 
 def _given_up(moved: Moved) -> str:
