@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from functools import partial
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +18,7 @@ from accountant.privacy.units import INFINITE
 from accountant.reporting.desk import Page
 from accountant.reporting.statement import Balance, balances, scopes
 
+Held = Callable[[AccountKey], Sums | None]
 _FARTHEST: Final = 100 * 366 * 86_400 * SECOND
 
 
@@ -51,6 +51,7 @@ def effects_of(page: Page, then: State, only: Container[str] | None = None) -> l
     state = page.followed.state
     before = {_name(one.key): one for one in scopes(state)}
     after = {_name(one.key): one for one in scopes(then)}
+    held = held_then(page, then)
     found = []
     for name in (*after, *(one for one in before if one not in after)):
         was, is_ = before.get(name), after.get(name)
@@ -67,7 +68,7 @@ def effects_of(page: Page, then: State, only: Container[str] | None = None) -> l
                 scope=rule.place_in_words((key.dataset, key.client, key.purpose), state.people()),
                 divides=rule.divides,
                 now=now,
-                then=None if is_ is None else _then(page, then, is_, was),
+                then=None if is_ is None else _then(page, (then, held), is_, was),
             )
         )
     return found
@@ -89,9 +90,9 @@ def _standing(page: Page, counted: Counted) -> Standing:
     )
 
 
-def _then(page: Page, state: State, counted: Counted, was: Counted | None) -> Standing:
+def _then(page: Page, then: tuple[State, Held], counted: Counted, was: Counted | None) -> Standing:
     """Return where a limit would stand, used as fast as its account was so far."""
-    total = balance_then(page, state, counted)
+    total = balance_then(*then, counted)
     window = counted.epoch.window.words if counted.epoch.window else ""
     paces: tuple[Pace, ...] = ()
     why = "it comes back with time" if window else "nothing was counted by this rule so far"
@@ -102,23 +103,59 @@ def _then(page: Page, state: State, counted: Counted, was: Counted | None) -> St
     return Standing(f"{counted.rule.limit.epsilon:f}", window, total, paces, why)
 
 
-def balance_then(page: Page, then: State, counted: Counted) -> Balance:
-    """Return the balance of a limit in a state that another policy would make of the page's."""
-    [total] = balances(then, counted, None, partial(_held, page, then))
+def balance_then(then: State, held: Held, counted: Counted) -> Balance:
+    """Return the balance of a limit in a state that another policy would make of a page's, where
+    open grants would hold what ``held_then`` returns.
+    """
+    [total] = balances(then, counted, None, held)
     return total
 
 
-def _held(page: Page, then: State, key: AccountKey) -> Sums | None:
+def held_then(page: Page, then: State) -> Held:
     """Return what open grants would hold in an account: what they hold in that of the epoch before,
     which is known, where each is carried over as it is.
     """
     adopted = page.followed.state.adopted
-    epoch = adopted.epochs.get(key.rule) if adopted else None
-    before = key if epoch is None else key._replace(epoch=epoch.number)
-    bookings = (dict(grant.bookings) for grant in then.open.values())
-    if all(booked.get(key) is booked.get(before) for booked in bookings):
+    epochs = {rule: one.number for rule, one in adopted.epochs.items()} if adopted else {}
+    otherwise = _otherwise(then, epochs)
+
+    def held(key: AccountKey) -> Sums | None:
+        if key in otherwise:
+            return then.reserved_in(key)
+        before = key._replace(epoch=epochs.get(key.rule, key.epoch))
         return page.followed.burndowns.held.of(before)
-    return then.reserved_in(key)
+
+    return held
+
+
+def _otherwise(then: State, before: Mapping[str, int]) -> set[AccountKey]:
+    """Return the accounts in which an open grant holds another charge than in that of the epoch
+    ``before``, by rule. Every grant is looked at once, for all accounts.
+    """
+    now = {rule: one.number for rule, one in then.adopted.epochs.items()} if then.adopted else {}
+    pairs: dict[AccountKey, tuple[AccountKey, AccountKey] | None] = {}
+    found = set()
+    for grant in then.open.values():
+        booked = dict(grant.bookings)
+        for key in booked:
+            if key not in pairs:
+                pairs[key] = _in_both_epochs(key, before.get(key.rule), now.get(key.rule))
+            pair = pairs[key]
+            if pair is not None and booked.get(pair[0]) is not booked.get(pair[1]):
+                found.add(pair[1])
+    return found
+
+
+def _in_both_epochs(
+    key: AccountKey, was: int | None, is_: int | None
+) -> tuple[AccountKey, AccountKey] | None:
+    """Return the accounts of one limit in two epochs, None if they are the same; of a limit that
+    was not there before, no account and its own.
+    """
+    if is_ is None or is_ == was:
+        return None
+    before = key._replace(epoch=-1 if was is None else was)
+    return before, key._replace(epoch=is_)
 
 
 def carried_on(paces: tuple[Pace, ...], left: str, now: int) -> tuple[Pace, ...]:

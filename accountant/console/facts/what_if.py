@@ -24,7 +24,7 @@ from accountant.budget.state import State
 from accountant.budget.trials.backtest import CONFIRMED, Backtest
 from accountant.console.facts.accounts import UsualFacts, forecast_of, usual
 from accountant.console.facts.changing import LIFETIME, Change, changed, ladder
-from accountant.console.facts.effects import Effect, balance_then, carried_on, effects_of
+from accountant.console.facts.effects import Effect, balance_then, carried_on, effects_of, held_then
 from accountant.console.facts.pace import Forecast, Pace
 from accountant.ledger.events import rfc3339
 from accountant.reporting.desk import Page
@@ -270,7 +270,7 @@ def _rungs(page: Page, change: Change, focus: Effect) -> Iterator[Rung]:
         )
         if counted is None:
             continue
-        total = balance_then(page, then, counted)
+        total = balance_then(then, held_then(page, then), counted)
         paces = () if counted.epoch.window else focus.now.paces
         yield Rung(
             f"{amount:f}",
@@ -286,7 +286,7 @@ def _binding(page: Page, then: State, focus: Effect | None) -> Binding | None:
     """Return the limit on the same data of which less is left than of the one that is tried."""
     if focus is None or focus.then is None:
         return None
-    covered = then.datasets.get(focus.dataset)
+    covered, held = then.datasets.get(focus.dataset), held_then(page, then)
     found: list[tuple[Decimal, LimitRule, str, Balance]] = []
     for one in scopes(then):
         rule, where = one.rule, one.key.dataset
@@ -294,7 +294,7 @@ def _binding(page: Page, then: State, focus: Effect | None) -> Binding | None:
         if rule.id == focus.rule or rule.divides or rule.action != "block" or rule.subjects:
             continue
         if where == focus.dataset or (where == "*" and holds):
-            total = balance_then(page, then, one)
+            total = balance_then(then, held, one)
             found.append((Decimal(total.remaining), rule, where, total))
     if not found:
         return None
