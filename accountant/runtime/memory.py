@@ -13,7 +13,9 @@ YOUNG: Final = 10_000
 Python's default of 700 most objects of a batch are still in use.
 """
 YOUNG_OF_A_COMMAND: Final = 200_000
-"""The same for a command, which nobody waits for twice: the modules that it loads are fewer."""
+"""The same for a command, which ends soon: what its modules are made of is no garbage, and to look
+through it takes a tenth of a short command's time.
+"""
 _SELDOM: Final = 70
 """Collections of the middle generation before one of all objects: some seven million new ones."""
 _MAP_THRESHOLD, _TRIM_THRESHOLD, _ARENAS = -3, -1, -8  # Parameters of glibc's mallopt (malloc.h)
