@@ -8,7 +8,6 @@ from fractions import Fraction
 from math import inf, log
 from typing import Any
 
-import numpy as np
 import pytest
 from dp_accounting import LaplaceDpEvent, NeighboringRelation
 from dp_accounting import dp_event as theirs
@@ -16,9 +15,6 @@ from dp_accounting.rdp import RdpAccountant
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy.composition.closed_forms import divergence
-from accountant.privacy.composition.pairs import SampledGaussian
-from accountant.privacy.composition.plan import tight
 from accountant.privacy.conversions import intercept
 from accountant.privacy.filters import ORDERS
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, Verdict, price
@@ -285,66 +281,3 @@ def test_an_empty_unit_is_one_that_is_not_there(
     priced = price(ADAPTER.validate_python(body), population)
     assert priced.charge.is_infinite(Currency.RHO) is not bounded
     assert ("relation-not-derivable" in [o.code for o in priced.objections]) is not bounded
-
-
-PUBLISHED = [
-    ("1.12", 1, 1.00, 0.005), ("1.12", 2, 1.04, 0.005), ("1.12", 60, 2.92, 0.005),
-    ("0.6", 30, 9.74, 0.04), ("1.2", 10, 1.20, 0.005),
-]  # fmt: skip
-"""Noise multiplier, epochs and epsilon at delta 1e-5 of 256 of 60,000 records a step, as the README
-of TensorFlow Privacy's tutorials states them (tutorials/README.md), and how near it is.
-"""
-
-
-@pytest.mark.parametrize(("scale", "epochs", "stated", "near"), PUBLISHED)
-def test_published_training_is_found_again(
-    scale: str, epochs: int, stated: float, near: float
-) -> None:
-    """A published epsilon is the sum of our divergences, as its authors converted it; what we say
-    of the same training is less, the tight total the least.
-    """
-    pair = SampledGaussian(1 / float(scale), 256 / 60_000)
-    steps = epochs * 60_000 // 256
-    orders = np.array([*(1 + x / 10 for x in range(1, 100)), *map(float, range(12, 65))])
-    sums = steps * divergence(pair, orders)
-    assert (sums + log(1e5) / (orders - 1)).min() == pytest.approx(stated, abs=near)
-    step = noise(scale, sampling={"poisson": f"{256 / 60_000:.12f}"})
-    found = tight([ADAPTER.validate_python(step | {"count": steps})], ADD, Fraction(1, 10**5))
-    assert found.pld is not None
-    assert found.renyi is not None
-    assert found.pld.upper < found.renyi < stated
-
-
-TRAINED = [
-    (600, 60_000, "4", 10_000, "1e-5", 1.26, 0.005),
-    (5_000, 763_430, "1", 5_000, "1e-9", 4.634, 0.0005),
-    (16_384, 1_281_167, "2.5", 71_589, "8e-7", 8.0, 0.002),
-]
-"""Expected units in a sample, all units, noise multiplier, steps, delta and the published epsilon:
-MNIST after 100 epochs (Abadi et al. 2016, Sec. 5); a language model, with users as the unit
-(McMahan et al. 2018); NF-ResNet-50 on ImageNet, by the configuration of JAX-Privacy (De et al.
-2022), which converts divergences as Canonne, Kamath and Steinke do, the others as Mironov does.
-"""
-
-
-@pytest.mark.parametrize(
-    ("sampled", "of", "scale", "steps", "delta", "stated", "near"), TRAINED, ids=str
-)
-def test_published_models_are_found_again(
-    sampled: int, of: int, scale: str, steps: int, delta: str, stated: float, near: float
-) -> None:
-    """A published epsilon is the sum of our divergences as its authors converted it; what we say
-    of the same training is no more, and the tight total the least.
-    """
-    pair, at = SampledGaussian(1 / float(scale), sampled / of), float(delta)
-    orders = np.array([*(1 + x / 10 for x in range(1, 100)), *range(11, 65), 128.0, 256.0])
-    sums = steps * divergence(pair, orders)
-    converted = sums - log(at) / (orders - 1)
-    if sampled == 16_384:
-        converted += np.log1p(-1 / orders) - np.log(orders) / (orders - 1)
-    assert converted.min() == pytest.approx(stated, abs=near)
-    step = noise(scale, sampling={"poisson": f"{sampled / of:.15f}"}, count=steps)
-    found = tight([ADAPTER.validate_python(step)], ADD, Fraction(delta))
-    assert found.pld is not None
-    assert found.renyi is not None
-    assert found.pld.upper < found.renyi <= stated
