@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 from accountant.privacy import balls
 from accountant.privacy.composition import exact, shapes
+from accountant.privacy.composition.discrete_pairs import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.composition.exact import epsilon_of
 from accountant.privacy.composition.pairs import (
     Choice,
-    DiscreteGaussian,
-    DiscreteLaplace,
     Gaussian,
     Laplace,
     Pair,

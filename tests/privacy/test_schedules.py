@@ -29,8 +29,8 @@ from accountant.privacy.composition.closed_forms import (
     optimal_epsilon,
     renyi_epsilon,
 )
+from accountant.privacy.composition.discrete_pairs import DiscreteGaussian
 from accountant.privacy.composition.pairs import (
-    DiscreteGaussian,
     Gaussian,
     Laplace,
     Pair,

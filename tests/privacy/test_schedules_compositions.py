@@ -18,10 +18,9 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 from accountant.privacy.composition.closed_forms import renyi_epsilon
+from accountant.privacy.composition.discrete_pairs import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.composition.grids import Floats
 from accountant.privacy.composition.pairs import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Floats,
     Gaussian,
     Laplace,
     Pair,

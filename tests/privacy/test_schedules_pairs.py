@@ -13,12 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.composition.closed_forms import divergence, renyi_epsilon
-from accountant.privacy.composition.grids import Grid
-from accountant.privacy.composition.lattice import on_grid
+from accountant.privacy.composition.discrete_pairs import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.composition.grids import Grid, runs
+from accountant.privacy.composition.lattice import on_grid, spans_of
 from accountant.privacy.composition.pairs import (
     Choice,
-    DiscreteGaussian,
-    DiscreteLaplace,
     Gaussian,
     Laplace,
     Pair,
@@ -228,9 +227,9 @@ def test_what_is_no_mechanism_is_an_error(make: Callable[[], object]) -> None:
 )
 def test_a_lattice_keeps_what_a_pair_has(pair: Pair, grid: Grid) -> None:
     """P adds up to 1 and Q to at most 1, rounded up; no curve is below the pair's own."""
-    lattice = on_grid(pair, pair.span, grid)
-    losses = grid.places(lattice.first + np.arange(lattice.mass.size)) * grid.step
-    assert 1 <= lattice.mass.sum() + lattice.lost <= 1 + 1e-8
+    lattice = on_grid([pair], spans_of([pair]), grid)
+    losses = grid.places(runs(lattice.firsts, lattice.sizes)) * grid.step
+    assert 1 <= lattice.mass.sum() + lattice.lost[0] <= 1 + 1e-8
     assert float(lattice.mass @ np.exp(-losses)) <= 1 + 1e-8
     for epsilon in (-1.0, 0.0, 0.3, 1.0):
         p, q = (float(mass[0]) for mass in pair.above(np.array([epsilon])))

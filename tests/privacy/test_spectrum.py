@@ -11,8 +11,7 @@ from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accountant.privacy.composition.grids import EVEN, Grid
-from accountant.privacy.composition.pairs import Floats
+from accountant.privacy.composition.grids import EVEN, Floats, Grid
 from accountant.privacy.composition.spectrum import Parts, composed
 
 Part = tuple[int, Floats, int]
@@ -22,7 +21,8 @@ def stacked(parts: Sequence[Part], fine: int = EVEN) -> Parts:
     """Return first slots, masses and counts as what is composed."""
     sizes = np.array([mass.size for _, mass, _ in parts])
     masses = np.concatenate([mass / mass.sum() for _, mass, _ in parts])
-    firsts, counts = [part[0] for part in parts], [part[2] for part in parts]
+    firsts = np.array([part[0] for part in parts])
+    counts = np.array([part[2] for part in parts], dtype=np.float64)
     return Parts(masses, np.cumsum(sizes) - sizes, sizes, firsts, counts, fine)
 
 
@@ -32,7 +32,7 @@ def convolved(parts: Parts, size: int, first: int) -> Floats:
     for i, count in enumerate(parts.counts):
         mass, there = parts.at(places, i)
         dense = np.bincount(there - there[0], mass)
-        for _ in range(count):
+        for _ in range(int(count)):
             whole, begin = np.convolve(whole, dense), begin + int(there[0])
     found = np.zeros(size)
     np.add.at(found, (np.arange(whole.size) + begin - first) % size, whole)
@@ -105,7 +105,7 @@ def test_places_are_spaced_as_floats_are(place: int, fine: int) -> None:
     distance from 0 over ``fine``; all near 0 are there, and a slot has one place.
     """
     grid = Grid(1.0, fine)
-    below, above = grid.around(place, place)
+    below, above = (int(ends[0]) for ends in grid.around(*np.full((2, 1), float(place))))
     slots = np.arange(below - 3, min(above + 4, below + 40))
     places = grid.places(slots)
     assert places[3] < place < grid.places(np.array([above]))[0]

@@ -19,7 +19,9 @@ from scipy.special import gammaln, logsumexp
 from accountant.privacy import filters
 from accountant.privacy.balls import above
 from accountant.privacy.composition import pairs, sampled_pairs
-from accountant.privacy.composition.pairs import DiscreteGaussian, Floats, Pair
+from accountant.privacy.composition.discrete_pairs import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.composition.grids import Floats
+from accountant.privacy.composition.pairs import Pair
 from accountant.privacy.curves import Curve, Order
 
 MOST: Final = 10**6  # Most equal mechanisms that ``optimal_epsilon`` adds up terms for
@@ -200,11 +202,11 @@ def divergence(pair: Pair, a: Floats) -> Floats:
     match pair:
         case pairs.Gaussian():
             return np.asarray(a * pair.mu**2 / 2 * (1 + _RENYI_SLACK))
-        case pairs.DiscreteGaussian():  # as the continuous one's (Canonne, Kamath, Steinke 2020)
+        case DiscreteGaussian():  # as the continuous one's (Canonne, Kamath, Steinke 2020)
             return divergence(pairs.Gaussian(pair.sensitivity / float(pair.scale)), a)
         case pairs.SampledGaussian():
             return _sampled(pair, a)
-        case pairs.DiscreteLaplace():
+        case DiscreteLaplace():
             terms = _geometric(pair, a)
         case pairs.Laplace():
             ahead = np.log(a / (2 * a - 1)) + (a - 1) * pair.epsilon
@@ -234,7 +236,7 @@ def _of_range(epsilon: float, a: Floats) -> Floats:
     return np.asarray(np.minimum(found, np.maximum(hardest, 0.0) + error))
 
 
-def _geometric(pair: pairs.DiscreteLaplace, a: Floats) -> list[Floats]:
+def _geometric(pair: DiscreteLaplace, a: Floats) -> list[Floats]:
     """Return ln of P^a Q^(1-a) on the outcomes up to 0, from the sensitivity on, and between."""
     step, most = pair.epsilon_per_step, pair.epsilon
     likely = -np.logaddexp(0.0, -step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,7 +12,23 @@ from numpy.typing import NDArray
 EVEN: Final = 2**44
 """All places are there."""
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+
+def runs(firsts: Integers, sizes: Integers) -> Integers:
+    """Return ``sizes[0]`` whole numbers from ``firsts[0]`` on, then the next run, and so on."""
+    starts = np.cumsum(sizes) - sizes
+    found: Integers = np.arange(int(sizes.sum())) + np.repeat(firsts - starts, sizes)
+    return found
+
+
+def cuts(sizes: Integers, most: int) -> list[slice]:
+    """Return how to cut runs into groups of neighbours with about ``most`` in each."""
+    groups = (np.cumsum(sizes) - sizes) // most
+    ends = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), sizes.size]
+    return [slice(one, other) for one, other in pairwise(ends)]
 
 
 class Grid(NamedTuple):
@@ -33,22 +50,22 @@ class Grid(NamedTuple):
         found: Integers = np.where(slots < 0, -places, places)
         return found
 
-    def around(self, low: float, high: float) -> tuple[int, int]:
-        """Return the slots of losses that are surely below ``low`` and above ``high``."""
-        return self._below(math.floor(low / self.step) - 1), -self._below(
-            -math.ceil(high / self.step) - 1
-        )
+    def around(self, lows: Floats, highs: Floats) -> tuple[Integers, Integers]:
+        """Return the slots of losses that are surely below ``lows`` and above ``highs``."""
+        below, above = np.floor(lows / self.step) - 1, np.ceil(highs / self.step) + 1
+        return self._below(below.astype(np.int64)), -self._below(-above.astype(np.int64))
 
-    def _below(self, place: int) -> int:
-        """Return the last slot that is not beyond a place."""
-        far = abs(place)
-        octave = max((far // self.fine).bit_length() - 1, 0)
-        within = far - (self.fine << octave)
-        if not octave or self.fine == EVEN:
-            return place
-        up = -(-within >> octave) if place < 0 else within >> octave
-        slot = (octave + 1) * self.fine + up
-        return -slot if place < 0 else slot
+    def _below(self, places: Integers) -> Integers:
+        """Return the last slots that are not beyond places."""
+        if self.fine == EVEN:
+            return places
+        far = np.abs(places)
+        octaves = np.maximum(np.frexp(far // self.fine)[1].astype(np.int64) - 1, 0)
+        within = far - (self.fine << octaves)
+        up = np.where(places < 0, -(-within >> octaves), within >> octaves)
+        slots = (octaves + 1) * self.fine + up
+        found: Integers = np.where(places < 0, -slots, slots)
+        return found
 
 
 def fine_enough(steps: float) -> int:

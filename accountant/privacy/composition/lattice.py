@@ -10,39 +10,41 @@ sent, by the same shares, knows less than one who sees the outcome. The P of wha
 lattice's; its loss is ln P/Q of all that was sent there, which falls short of the lattice's by a
 ``drop``: about grid^2 where a pair is smooth, and up to one step of the grid at its atoms.
 
-Masses times e^(tilt * loss) are composed instead of masses. The tilted total is centred where the
-curve reaches delta, so rounding is relative to the masses that matter, at any delta.
+The losses of many pairs lie in one array, pair after pair. Nothing here adds up masses of more than
+two neighbours, so that a pair's lattice is the same, whatever stands beside it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from accountant.privacy.composition.grids import Grid, Integers
-from accountant.privacy.composition.pairs import Floats, Pair, Span
+from accountant.privacy.composition.grids import Booleans, Floats, Grid, Integers, cuts, runs
+from accountant.privacy.composition.pairs import Pair, above_each
 from accountant.privacy.composition.spectrum import UNIT
 
 _EDGE: Final = 2.0**-45  # Error of a loss, relative to 1 + the largest: Pair.above and a product
 _REST: Final = 2.0**-46  # Error of one minus two tails
 _PARTS: Final = np.arange(257) / 256
-_CHUNK: Final = 2**15  # Losses of a stack that are tilted at once
+_TOGETHER: Final = 2**14  # Losses that are worked on at once: a processor's cache holds as many
 _TINY: Final = 1e-290  # Masses below this may have been rounded to zero
 
 
-class Lattice(NamedTuple):
-    """P's mass at the slots of a grid from ``first`` on, rounded up; ``lost`` of it is at infinity.
-    Each loss may be ``wrong`` by as much. The mechanism itself dominates a pair with at least a
-    share 1 - ``doubt`` of each mass, at a loss that is smaller by at most ``drop``.
+class Lattices(NamedTuple):
+    """P's mass of each pair at ``sizes`` slots of a grid from ``firsts`` on, rounded up; ``lost``
+    of it is at infinity. Each loss may be ``wrong`` by as much. The mechanism itself dominates a
+    pair with at least a share 1 - ``doubt`` of each mass, at a loss that is smaller by at most
+    ``drop``. The masses of all pairs stand one after another, and so do doubts and drops.
     """
 
-    first: int
+    firsts: Integers
+    sizes: Integers
+    lost: Floats
+    wrong: Floats
     mass: Floats
-    lost: float
-    wrong: float
     doubt: Floats
     drop: Floats
 
@@ -56,77 +58,169 @@ class _Masses(NamedTuple):
     q: Floats
 
 
-def narrowed(pair: Pair, spare: float) -> Span:
-    """Return two losses beyond which P has at most ``spare``, nearly as narrow as can be."""
-    low, high = pair.span
-    lowest = -_last(lambda loss: pair.reverse.above(loss)[1], -high, -low, spare)
-    return lowest, max(lowest, _last(lambda loss: pair.above(loss)[0], low, high, spare))
+def spans_of(pairs: list[Pair]) -> Floats:
+    """Return the smallest losses of pairs, in one row, and the largest, in another."""
+    return np.array([pair.span for pair in pairs]).T
 
 
-def _last(above: Callable[[Floats], Floats], low: float, high: float, spare: float) -> float:
-    """Return nearly the smallest loss in the range above which there is at most ``spare``."""
-    if float(above(low + (high - low) * _PARTS[-2:-1])[0]) > spare:
-        return high  # as for what has an atom there
-    for _ in range(4):
-        losses = low + (high - low) * _PARTS
-        i = int(np.searchsorted(-above(losses), -spare))
-        if i >= losses.size - 1:
-            break
-        low, high = float(losses[max(i - 1, 0)]), float(losses[i])
-    return high
+def narrowed(pairs: list[Pair], spare: float) -> Floats:
+    """Return two losses for each pair beyond which P has at most ``spare``, nearly as narrow as can
+    be: rows as of ``spans_of``.
+    """
+    found = []
+    for some in cuts(np.full(len(pairs), _PARTS.size), _TOGETHER):
+        mine = pairs[some]
+        low, high = spans_of(mine)
+        lowest = -_last([pair.reverse for pair in mine], 1, -high, -low, spare)
+        highest = _last(mine, 0, low, high, spare)
+        found.append(np.stack([lowest, np.maximum(lowest, highest)]))
+    return np.concatenate(found, axis=1)
 
 
-def on_grid(pair: Pair, span: Span, grid: Grid) -> Lattice:
-    """Return a pair's lattice: mass above ``span`` is lost, mass below is raised to its end."""
-    first, last = grid.around(*span)
-    places = grid.places(np.arange(first, last + 1))
-    edges: Floats = places * np.float64(grid.step)
-    widths: Floats = (places[1:] - places[:-1]) * np.float64(grid.step)
-    middle = min(max(-first, 0), last - first)
-    p_above, q_above = pair.above(edges[middle:])
-    q_below, p_below = pair.reverse.above(-edges[: middle + 1])
-    buckets = _between(edges, (p_below, p_above), (q_below, q_above))
+def _last(pairs: list[Pair], of: int, low: Floats, high: Floats, spare: float) -> Floats:
+    """Return nearly the smallest losses in the ranges above which there is at most ``spare``: of P,
+    or of Q for an ``of`` of 1.
+    """
+    found = high.copy()
+    masses = above_each(pairs, low + (high - low) * _PARTS[-2], np.ones(len(pairs), np.int64))[of]
+    left = np.flatnonzero(masses <= spare)  # the others have an atom at the end
+    some, low, high = [pairs[i] for i in left], low[left], high[left]
+    sizes = np.full(left.size, _PARTS.size)
+    for _ in range(4 if some else 0):
+        losses = low[:, np.newaxis] + np.multiply.outer(high - low, _PARTS)
+        masses = above_each(some, losses.ravel(), sizes)[of]
+        more = np.sum(masses.reshape(losses.shape) > spare, axis=1)
+        known = np.flatnonzero(more < _PARTS.size - 1)
+        low[known] = losses[known, np.maximum(more[known] - 1, 0)]
+        high[known] = losses[known, more[known]]
+    found[left] = high
+    return found
+
+
+def on_grid(pairs: list[Pair], spans: Floats, grid: Grid) -> Lattices:
+    """Return the lattices of pairs: mass above each one's span is lost, mass below is raised to its
+    end.
+    """
+    firsts, lasts = grid.around(*spans)
+    sizes = lasts - firsts + 1
+    found = [
+        _lattices(pairs[some], firsts[some], sizes[some], grid) for some in cuts(sizes, _TOGETHER)
+    ]
+    return Lattices(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _lattices(pairs: list[Pair], firsts: Integers, sizes: Integers, grid: Grid) -> Lattices:
+    edges = _Edges.of(firsts, sizes, grid)
+    p, q = _tails(pairs, edges)
+    buckets = _between(p, q, edges)
     # P and Q of a bucket are kept if its upper end takes (p - e^low q) / (1 - e^-width) of P. It
     # takes a little more, as losses may be wrong: lowered by as much, none is above its bucket, and
     # those below are raised to it.
-    wrong = _EDGE * (1 + max(map(abs, pair.span)))
-    up = (buckets.p - buckets.q_low + 2 * wrong * buckets.p) / -np.expm1(-widths)
+    wrong = _EDGE * (1 + np.abs(spans_of(pairs)).max(axis=0))
+    up = buckets.p - buckets.q_low + np.repeat(2 * wrong, sizes) * buckets.p
+    up /= -np.expm1(-edges.widths)
     up = np.minimum(np.maximum(up, 0.0), buckets.p)
-    mass = np.zeros(edges.size)
-    mass[1:] = up
-    mass[:-1] += buckets.p - up
+    mass = _sent(up, buckets.p - up)
     # The mass at the middle edge, which is 0 unless all losses are on one side of it; if negative,
     # the mass that was counted on both sides.
-    rest_p = 1 - pair.infinite - float(p_above[0]) - float(p_below[-1])
-    rest_q = 1 - pair.reverse.infinite - float(q_above[0]) - float(q_below[-1])
-    beside = min(middle, edges.size - 2)
-    buckets.p_low[beside] = max(0.0, buckets.p_low[beside] - max(0.0, _REST - rest_p))
-    certain, other = _seen(buckets, up, widths)
-    mass[middle] += max(rest_p, 0.0) + _REST
-    if edges[middle] == 0 and rest_p > 2 * _REST:
-        certain[middle] += rest_p - _REST
-        other[middle] += max(rest_q, 0.0) + _REST
-    mass[0] += p_below[0] * (1 + _REST)  # the mass below all edges, rounded up
-    lost = pair.infinite + float(p_above[-1]) * (1 + _REST) + _TINY
+    rest_p = p.rest(edges, [pair.infinite for pair in pairs])
+    rest_q = q.rest(edges, [pair.reverse.infinite for pair in pairs])
+    beside = np.minimum(edges.middles, edges.ends - 1)
+    twice = np.maximum(0.0, _REST - rest_p)
+    buckets.p_low[beside] = np.maximum(0.0, buckets.p_low[beside] - twice)
+    certain, other = _seen(buckets, up, edges.widths)
+    mass[edges.middles] += np.maximum(rest_p, 0.0) + _REST
+    atoms = (edges.losses[edges.middles] == 0) & (rest_p > 2 * _REST)
+    at = edges.middles[atoms]
+    certain[at] += rest_p[atoms] - _REST
+    other[at] += np.maximum(rest_q[atoms], 0.0) + _REST
+    mass[edges.begins] += p.below_all(edges) * (1 + _REST)  # rounded up
+    lost = [pair.infinite for pair in pairs] + p.beyond[edges.ends] * (1 + _REST) + _TINY
     mass *= 1 + 4 * UNIT
-    doubt, drop = _below(mass, certain, other, widths)
+    doubt, drop = _below(mass, certain, other, edges.widths)
+    # Nothing is left of a pair before its first mass, and after its last.
     there = np.flatnonzero(mass)
-    some = slice(int(there[0]), int(there[-1]) + 1)
-    return Lattice(first + some.start, mass[some], lost, wrong, doubt[some], drop[some])
+    one = there[np.searchsorted(there, edges.begins)]
+    last = there[np.searchsorted(there, edges.ends, side="right") - 1]
+    kept = runs(one, last - one + 1)
+    firsts, sizes = firsts + (one - edges.begins), last - one + 1
+    return Lattices(firsts, sizes, lost, wrong, mass[kept], doubt[kept], drop[kept])
 
 
-def _between(edges: Floats, p: tuple[Floats, Floats], q: tuple[Floats, Floats]) -> _Masses:
-    """Return the masses between neighbouring edges, from those below and above them."""
-    bounds = []
-    for below, above in (p, q):
-        found = np.concatenate([below[1:] - below[:-1], above[:-1] - above[1:]])
-        larger = np.concatenate([below[1:], above[:-1]])
+class _Edges(NamedTuple):
+    """The losses between which the masses of some pairs are. Each begins a bucket as wide as its
+    ``widths``, but those at ``ends``, the last of each pair. What is ``left`` of the edges at
+    ``middles`` is counted from below, the rest from above: so small masses keep their digits.
+    """
+
+    begins: Integers
+    middles: Integers
+    ends: Integers
+    losses: Floats
+    widths: Floats
+    halves: Integers  # how many edges of each pair are left of its middle, and how many are not
+    left: Booleans
+
+    @classmethod
+    def of(cls, firsts: Integers, sizes: Integers, grid: Grid) -> _Edges:
+        """Return the edges at so many slots from the first of each pair on."""
+        begins = np.cumsum(sizes) - sizes
+        ends = begins + sizes - 1
+        before = np.minimum(np.maximum(-firsts, 0), sizes - 1)
+        places = grid.places(runs(firsts, sizes))
+        widths = np.append(places[1:] - places[:-1], 1)
+        widths[ends] = 1  # the least there is
+        halves = np.column_stack([before, sizes - before]).ravel()
+        left = np.repeat(np.tile([True, False], sizes.size), halves)
+        step = np.float64(grid.step)
+        return cls(begins, begins + before, ends, places * step, widths * step, halves, left)
+
+
+class _Tails(NamedTuple):
+    """The mass beyond each edge, below those that are left and above the others; and the mass below
+    the middle edge of each pair.
+    """
+
+    beyond: Floats
+    below: Floats
+
+    def below_all(self, edges: _Edges) -> Floats:
+        """Return the mass below the first edge of each pair."""
+        return np.where(edges.left[edges.begins], self.beyond[edges.begins], self.below)
+
+    def rest(self, edges: _Edges, infinite: Sequence[float]) -> Floats:
+        """Return the mass at the middle edge of each pair."""
+        return 1 - np.array(infinite) - self.beyond[edges.middles] - self.below
+
+    def between(self, edges: _Edges) -> tuple[Floats, Floats]:
+        """Return the mass of each bucket, from below and from above."""
+        upper = np.append(self.beyond[1:], 0.0)
+        split = edges.middles > edges.begins
+        upper[edges.middles[split] - 1] = self.below[split]
+        found = np.where(edges.left, upper - self.beyond, self.beyond - upper)
+        larger = np.where(edges.left, upper, self.beyond)
         # The error of a difference of two tails: see Pair.above.
         fewest = np.log(np.minimum(np.maximum(larger, 1e-300), 1.0))
         error = UNIT * larger * (80 - 16 * fewest)
-        bounds += [np.maximum(found - error, 0.0), np.maximum(found, 0.0) + error]
-    p_low, p_high, q_low, q_high = bounds
-    loss = edges[:-1]
+        found[edges.ends] = error[edges.ends] = 0.0
+        return np.maximum(found - error, 0.0), np.maximum(found, 0.0) + error
+
+
+def _tails(pairs: list[Pair], edges: _Edges) -> tuple[_Tails, _Tails]:
+    """Return the tails of P and of Q."""
+    reverse = [pair.reverse for pair in pairs]
+    both = list(chain.from_iterable(zip(reverse, pairs, strict=True)))
+    losses = np.where(edges.left, -edges.losses, edges.losses)
+    one, other = above_each(both, losses, edges.halves)
+    p, q = np.where(edges.left, other, one), np.where(edges.left, one, other)
+    middles = -edges.losses[edges.middles]
+    q_below, p_below = above_each(reverse, middles, np.ones(len(pairs), np.int64))
+    return _Tails(p, p_below), _Tails(q, q_below)
+
+
+def _between(p: _Tails, q: _Tails, edges: _Edges) -> _Masses:
+    """Return the masses of P and of Q in each bucket."""
+    (p_low, p_high), (q_low, q_high), loss = p.between(edges), q.between(edges), edges.losses
     factor, error = np.exp(np.minimum(loss, 700.0)), 4 * UNIT * (1 + np.abs(loss))
     # Q times e^loss is never more than P: all losses of the bucket are larger.
     unknown = (loss > 700.0) | (q_high < _TINY)
@@ -134,23 +228,26 @@ def _between(edges: Floats, p: tuple[Floats, Floats], q: tuple[Floats, Floats]) 
     return _Masses(p_low, p_high, q_low * factor * (1 - error), above_q)
 
 
+def _sent(up: Floats, down: Floats) -> Floats:
+    """Return what each edge gets: from the bucket that ends there, and from the one that begins."""
+    found = np.append(0.0, up[:-1])
+    found += down
+    return found
+
+
 def _seen(buckets: _Masses, up: Floats, widths: Floats) -> tuple[Floats, Floats]:
     """Return P at least, and Q times e^loss at most, of the mass sent to each loss."""
     sure = (buckets.p_low > buckets.p / 2) & (buckets.p > _TINY)
     share = np.divide(up, buckets.p, out=np.zeros_like(up), where=sure)
     p, q = np.where(sure, buckets.p_low, 0.0), np.where(sure, buckets.q, 0.0)
-    certain, other = np.zeros(p.size + 1), np.zeros(p.size + 1)
-    certain[1:], other[1:] = share * p, share * q * np.exp(np.minimum(widths, 700.0))
-    certain[:-1] += (1 - share) * p
-    other[:-1] += (1 - share) * q
-    return certain, other
+    other = share * q * np.exp(np.minimum(widths, 700.0))
+    return _sent(share * p, (1 - share) * p), _sent(other, (1 - share) * q)
 
 
 def _below(mass: Floats, certain: Floats, other: Floats, widths: Floats) -> tuple[Floats, Floats]:
     """Return doubt and drop. Mass that would drop by more than two steps is left out."""
-    beside = np.empty(mass.size)
-    beside[0], beside[1:] = widths[0], widths
-    np.maximum(beside[:-1], widths, out=beside[:-1])
+    beside = widths.copy()
+    np.maximum(widths[:-1], widths[1:], out=beside[1:])
     two_steps = np.exp(np.minimum(2 * beside, 700.0))
     there = (certain > np.maximum(mass / 2, _TINY)) & (other < certain * two_steps)
     doubt, drop = np.ones(mass.size), np.zeros(mass.size)
@@ -158,141 +255,3 @@ def _below(mass: Floats, certain: Floats, other: Floats, widths: Floats) -> tupl
     change = np.maximum((other - certain) / np.where(there, certain, 1.0), -0.999)
     np.log1p(change, out=drop, where=there)
     return np.minimum(np.maximum(doubt + 16 * UNIT, 0.0), 1.0), drop + 16 * UNIT
-
-
-class _Chunk(NamedTuple):
-    """Some lattices of a stack, so few that a processor's cache holds what is made of them."""
-
-    losses: Floats
-    logs: Floats
-    starts: Integers
-    sizes: Integers
-
-    def tilted(self, tilt: float) -> tuple[Floats, Floats, Floats]:
-        """Return masses times e^(tilt * loss - peak) and their sums, with the peak of each."""
-        weights = tilt * self.losses
-        weights += self.logs
-        peaks = np.maximum.reduceat(weights, self.starts)
-        weights -= np.repeat(peaks, self.sizes)
-        np.exp(weights, out=weights)
-        return weights, np.add.reduceat(weights, self.starts), peaks
-
-    def moments(self, tilt: float) -> tuple[Floats, Floats, Floats]:
-        """Return the logs of the sums, and the mean and the variance of each."""
-        weights, sums, peaks = self.tilted(tilt)
-        weights *= self.losses
-        means = np.add.reduceat(weights, self.starts) / sums
-        weights *= self.losses
-        squares = np.add.reduceat(weights, self.starts) / sums
-        return peaks + np.log(sums), means, np.maximum(squares - means**2, 0.0)
-
-
-class Stack:
-    """A schedule's lattices, each in its span, one after another: numpy works on all at once."""
-
-    def __init__(self, schedule: Mapping[Pair, int], spans: Iterable[Span], grid: Grid) -> None:
-        pairs = zip(schedule, spans, strict=True)
-        self.places, self.grid = grid, grid.step
-        self.lattices = [on_grid(pair, span, grid) for pair, span in pairs]
-        self.counts = np.array(list(schedule.values()), dtype=np.float64)
-        self.sizes = np.array([part.mass.size for part in self.lattices])
-        self.starts = np.cumsum(self.sizes) - self.sizes
-        slots = [np.arange(p.first, p.first + p.mass.size) for p in self.lattices]
-        self.losses: Floats = grid.places(np.concatenate(slots)) * np.float64(grid.step)
-        with np.errstate(divide="ignore"):
-            self.logs = np.log(np.concatenate([part.mass for part in self.lattices]))
-        cuts = np.flatnonzero(np.diff(self.starts // _CHUNK)) + 1
-        each = np.split(np.arange(self.sizes.size), cuts)
-        self._chunks = [self._chunk(int(some[0]), int(some[-1])) for some in each]
-
-    def _chunk(self, one: int, last: int) -> _Chunk:
-        start, sizes = int(self.starts[one]), self.sizes[one : last + 1]
-        points = slice(start, int(self.starts[last] + self.sizes[last]))
-        starts = self.starts[one : last + 1] - start
-        return _Chunk(self.losses[points], self.logs[points], starts, sizes)
-
-    @property
-    def wrong(self) -> float:
-        """The largest error of a total loss."""
-        return float(self.counts @ [part.wrong for part in self.lattices])
-
-    def each(self, values: Floats) -> Floats:
-        """Return the sums over each lattice."""
-        sums: Floats = np.add.reduceat(values, self.starts)
-        return sums
-
-    def tilted(self, tilt: float) -> tuple[Floats, Floats]:
-        """Return masses times e^(tilt * loss), normalised in each lattice, and logs of the sums."""
-        found = [chunk.tilted(tilt) for chunk in self._chunks]
-        weights, sums, peaks = (np.concatenate(each) for each in zip(*found, strict=True))
-        weights /= np.repeat(sums, self.sizes)
-        return weights, peaks + np.log(sums)
-
-    def exponent(self, tilt: float) -> float:
-        """Return ln E e^(tilt * total loss), of all mechanisms together."""
-        found = [chunk.tilted(tilt)[1:] for chunk in self._chunks]
-        sums, peaks = (np.concatenate(each) for each in zip(*found, strict=True))
-        return float(self.counts @ (peaks + np.log(sums)))
-
-    def moments(self, tilt: float) -> tuple[float, float, float]:
-        """Return ``exponent``, and the mean and variance of the tilted total: its derivatives."""
-        found = [chunk.moments(tilt) for chunk in self._chunks]
-        logs, means, variances = (np.concatenate(each) for each in zip(*found, strict=True))
-        counts = self.counts
-        return float(counts @ logs), float(counts @ means), float(counts @ variances)
-
-    def square(self, tilt: float) -> float:
-        """Return the sum of the mean squares of all tilted losses."""
-        weights, _ = self.tilted(tilt)
-        return float(self.counts @ self.each(weights * self.losses**2))
-
-    @property
-    def extremes(self) -> Span:
-        """The smallest and the largest total loss."""
-        lowest, highest = self.starts, self.starts + self.sizes - 1
-        return float(self.counts @ self.losses[lowest]), float(self.counts @ self.losses[highest])
-
-    def rounding(self, tilt: float) -> float:
-        """Return the relative error of tilted masses of the total, of ``exponent``, and of sums."""
-        highest = np.abs(self.losses[self.starts + self.sizes - 1])
-        reach = np.maximum(np.abs(self.losses[self.starts]), highest)
-        return float(self.counts @ (UNIT * (1600 + self.sizes + 8 * abs(tilt) * reach)))
-
-
-def best_tilt(stack: Stack, delta: float) -> float:
-    """Return nearly the t at which e^(K(t) - t epsilon) t^t / (1 + t)^(1 + t), which bounds the
-    curve, is lowest: t K'(t) - K(t) + ln(1 + t) = ln(1 / delta), by Newton's steps.
-    """
-    goal, least, most = -math.log(delta), 0.0, 1 / stack.grid
-    _, _, variance = stack.moments(0.0)
-    tilt = min(math.sqrt(2 * goal / max(variance, stack.grid**2)), most)
-    for _ in range(60):
-        exponent, mean, variance = stack.moments(tilt)
-        gap = tilt * mean - exponent + math.log1p(tilt) - goal
-        if abs(gap) <= 0.05 * goal or (gap < 0 and tilt >= 0.99 * most):
-            break
-        least, most = (tilt, most) if gap < 0 else (least, tilt)
-        if most < 1.05 * least:
-            break
-        low, high = max(least, tilt / 16), min(most, 16 * tilt)
-        step = tilt - gap / (tilt * variance + 1 / (1 + tilt))
-        # Where the exponent bends sharply Newton's steps go astray.
-        tilt = step if low < step < high else math.sqrt(low * high)
-    return tilt
-
-
-def window(stack: Stack, tilt: float, outside: float) -> Span:
-    """Return losses with at most ``outside`` of the tilted total beyond either, by Chernoff."""
-    here, _, variance = stack.moments(tilt)
-    here -= stack.rounding(tilt)
-    found = []
-    for sign, extreme in zip((-1, 1), stack.extremes, strict=True):
-        best, s = math.inf, 2 * math.sqrt(-2 * math.log(outside) / max(variance, stack.grid**2))
-        for _ in range(60):
-            there = stack.exponent(tilt + sign * s) + stack.rounding(tilt + sign * s)
-            bound = (there - here - math.log(outside)) / s
-            if bound >= best:
-                break
-            best, s = bound, s / 2
-        found.append(sign * min(best, sign * extreme))
-    return found[0], found[1]

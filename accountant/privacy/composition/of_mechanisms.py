@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final, TypeVar
 
 from accountant.privacy.balls import Number, above
-from accountant.privacy.composition import pairs, sampled_pairs
+from accountant.privacy.composition import discrete_pairs, pairs, sampled_pairs
 from accountant.privacy.composition.pairs import Pair
 from accountant.privacy.mechanisms import additive, learning, local
 from accountant.privacy.mechanisms.base import BaseMechanism, Relation, Sampling
@@ -162,10 +162,10 @@ def _plain(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | Non
             return pairs.Laplace(up(steps * mechanism.ratio))
         case additive.DiscreteLaplace(sensitivity=Decimal()):
             rate = up(1 / Fraction(mechanism.scale))
-            return pairs.DiscreteLaplace(rate, int(steps * mechanism.width))
+            return discrete_pairs.DiscreteLaplace(rate, int(steps * mechanism.width))
         case additive.DiscreteGaussian(sensitivity=Decimal()):
             width = int(steps * mechanism.width)
-            return pairs.DiscreteGaussian(width, Fraction(mechanism.scale))
+            return discrete_pairs.DiscreteGaussian(width, Fraction(mechanism.scale))
         case local.RandomizedResponse() if steps == 1:
             return _of_response(mechanism)
     return None

@@ -4,6 +4,9 @@ The privacy loss is ln P/Q under P. A pair states the masses of P and of Q above
 composition of pairs bounds the composition of the mechanisms (Zhu, Dong, Wang, *Optimal accounting
 of differential privacy via characteristic function*, AISTATS 2022). The reverse of a pair is Q and
 P, for the other neighbour; those of what runs on samples have another curve.
+
+Masses of many pairs are asked for at once (``above_each``): numpy takes as long for one loss as for
+a thousand. A kind whose masses are one formula of a few numbers is a ``Family``.
 """
 
 from __future__ import annotations
@@ -12,24 +15,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import lru_cache
-from typing import Final
+from itertools import groupby
+from typing import Final, Self
 
 import numpy as np
-from flint import arb, ctx
-from numpy.typing import NDArray
+from flint import arb
 from scipy.special import expit, ndtr
 
-from accountant.privacy.balls import ball
+from accountant.privacy.composition.grids import Floats, Integers
 
-Floats = NDArray[np.float64]
 Span = tuple[float, float]  # The smallest and the largest of a range of losses
 Tails = list[tuple[arb, arb]]  # The mass of P and of Q above each loss
 
-MOST_TERMS: Final = 2**17  # Masses of a discrete Gaussian that are added up
-_WHOLE: Final = 2**52  # Integers up to here, and half of each, are floats
-_STEP: Final = 256  # Bits of masses that are kept, for all precisions up to a multiple of this
 _SMALL: Final = 700.0  # Exponentials of losses up to here are floats
 _LEAST: Final = 1e-12  # Smallest mu and smallest rate of a sampled Gaussian
 
@@ -63,6 +60,16 @@ class Pair(ABC):
         that is wrong by at most 2^-46 (1 + the largest in the span), the same for P and Q.
         """
 
+    @classmethod
+    def above_each(
+        cls, pairs: Sequence[Self], losses: Floats, sizes: Integers
+    ) -> tuple[Floats, Floats]:
+        """Return the same of many pairs of this kind: see the function of this name."""
+        parts = np.split(losses, np.cumsum(sizes)[:-1])
+        found = [pair.above(part) for pair, part in zip(pairs, parts, strict=True)]
+        p, q = zip(*found, strict=True)
+        return np.concatenate(p), np.concatenate(q)
+
     @abstractmethod
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
         """Return the same as balls, at the precision in force: the mass of P and of Q above each of
@@ -70,7 +77,52 @@ class Pair(ABC):
         """
 
 
-class Within(Pair):
+def above_each(pairs: Sequence[Pair], losses: Floats, sizes: Integers) -> tuple[Floats, Floats]:
+    """Return what ``Pair.above`` does: of the first pair above ``sizes[0]`` of the ``losses``,
+    of the next above those that follow, and so on. Neighbours of one kind are taken together.
+    """
+    p, q, ends = np.empty(losses.size), np.empty(losses.size), np.cumsum(sizes)
+    first = start = 0
+    for _, alike in groupby(pairs, key=type):
+        some = list(alike)
+        last = first + len(some)
+        there = slice(start, int(ends[last - 1]))
+        p[there], q[there] = some[0].above_each(some, losses[there], sizes[first:last])
+        first, start = last, there.stop
+    return p, q
+
+
+class Family(Pair):
+    """A kind of pairs whose masses are one formula of the loss and a few numbers."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def numbers(self) -> tuple[float, ...]:
+        """What the formula reads of a pair."""
+
+    @staticmethod
+    @abstractmethod
+    def masses(loss: Floats, *numbers: Floats) -> tuple[Floats, Floats]:
+        """Return what ``above`` does: each of the numbers belongs to the loss at its place, or to
+        all losses if it stands alone.
+        """
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Return the masses of one pair."""
+        return self.masses(loss, *np.array(self.numbers))
+
+    @classmethod
+    def above_each(
+        cls, pairs: Sequence[Self], losses: Floats, sizes: Integers
+    ) -> tuple[Floats, Floats]:
+        """Return the masses of many pairs."""
+        numbers = np.array([pair.numbers for pair in pairs]).T
+        return cls.masses(losses, *np.repeat(numbers, sizes, axis=1))
+
+
+class Within(Family):
     """The pair of a pure mechanism: no loss is beyond epsilon, either way."""
 
     __slots__ = ()
@@ -91,12 +143,18 @@ class Response(Within):
     epsilon: float
     infinite: float = 0.0
 
-    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Epsilon, two masses, and what is finite."""
+        return self.epsilon, expit(self.epsilon), expit(-self.epsilon), 1 - self.infinite
+
+    @staticmethod
+    def masses(loss: Floats, *numbers: Floats) -> tuple[Floats, Floats]:
         """Return two steps."""
-        up, down = expit(self.epsilon), expit(-self.epsilon)
-        p = up * (loss < self.epsilon) + down * (loss < -self.epsilon)
-        q = down * (loss < self.epsilon) + up * (loss < -self.epsilon)
-        return p * (1 - self.infinite), q * (1 - self.infinite)
+        epsilon, up, down, rest = numbers
+        p = up * (loss < epsilon) + down * (loss < -epsilon)
+        q = down * (loss < epsilon) + up * (loss < -epsilon)
+        return p * rest, q * rest
 
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
         """Return two steps."""
@@ -122,11 +180,18 @@ class Choice(Within):
 
     epsilon: float
 
-    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Epsilon and 1 - e^-epsilon."""
+        return self.epsilon, -np.expm1(-self.epsilon)
+
+    @staticmethod
+    def masses(loss: Floats, *numbers: Floats) -> tuple[Floats, Floats]:
         """Return (1 - e^((l - epsilon)/2)) / (1 - e^-epsilon), and e^(-(l + epsilon)/2) of that."""
-        inside = np.clip(loss, -self.epsilon, self.epsilon)
-        rest = -np.expm1((inside - self.epsilon) / 2) / -np.expm1(-self.epsilon)
-        return rest, np.exp(-(self.epsilon + inside) / 2) * rest
+        epsilon, whole = numbers
+        inside = np.clip(loss, -epsilon, epsilon)
+        rest = -np.expm1((inside - epsilon) / 2) / whole
+        return rest, np.exp(-(epsilon + inside) / 2) * rest
 
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
         """Return the same."""
@@ -147,17 +212,25 @@ class Laplace(Within):
 
     epsilon: float
 
-    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Epsilon and the mass of Q above 0."""
+        return self.epsilon, math.exp(-self.epsilon / 2) / 2
+
+    @staticmethod
+    def masses(loss: Floats, *numbers: Floats) -> tuple[Floats, Floats]:
         """Return 1 - e^(-(epsilon - l)/2)/2 and e^(-(epsilon + l)/2)/2 between the two ends."""
-        inside = np.minimum(np.maximum(loss, -self.epsilon), self.epsilon)
-        if self.epsilon < _SMALL:
-            root, half = np.exp(inside / 2), math.exp(-self.epsilon / 2) / 2
+        epsilon, half = numbers
+        inside = np.minimum(np.maximum(loss, -epsilon), epsilon)
+        if (epsilon < _SMALL).all():  # one exponential is enough
+            root = np.exp(inside / 2)
             p, q = 1 - half * root, half / root
         else:
-            p = 1 - np.exp((inside - self.epsilon) / 2) / 2
-            q = np.exp(-(inside + self.epsilon) / 2) / 2
-        p[loss >= self.epsilon] = q[loss >= self.epsilon] = 0.0
-        p[loss < -self.epsilon] = q[loss < -self.epsilon] = 1.0
+            p = 1 - np.exp((inside - epsilon) / 2) / 2
+            q = np.exp(-(inside + epsilon) / 2) / 2
+        none, all_of_it = loss >= epsilon, loss < -epsilon
+        p[none] = q[none] = 0.0
+        p[all_of_it] = q[all_of_it] = 1.0
         return p, q
 
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
@@ -176,7 +249,7 @@ class Laplace(Within):
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(Pair):
+class Gaussian(Family):
     """Normal noise (Balle and Wang 2018): the loss is normal with mean ``mu``^2 / 2 and deviation
     ``mu``. Any number of Gaussian mechanisms is one, with the root of the sum of squares as its mu.
     """
@@ -188,9 +261,16 @@ class Gaussian(Pair):
         """12 deviations to either side."""
         return self.mu * (self.mu / 2 - 12), self.mu * (self.mu / 2 + 12)
 
-    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The mu."""
+        return (self.mu,)
+
+    @staticmethod
+    def masses(loss: Floats, *numbers: Floats) -> tuple[Floats, Floats]:
         """Return two normal tails."""
-        return ndtr(self.mu / 2 - loss / self.mu), ndtr(-self.mu / 2 - loss / self.mu)
+        (mu,) = numbers
+        return ndtr(mu / 2 - loss / mu), ndtr(-mu / 2 - loss / mu)
 
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
         """Return two normal tails."""
@@ -200,110 +280,7 @@ class Gaussian(Pair):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussian(Pair):
-    """Integer noise with masses proportional to e^(-k^2 / (2 scale^2)) on one integer that moves by
-    at most ``sensitivity``.
-
-    The masses are log-concave, so moving by the whole sensitivity is hardest: the best test asks
-    whether the answer is at most K, and a larger move only takes mass of Q away from it. Canonne,
-    Kamath, Steinke, *The discrete Gaussian for differential privacy*, NeurIPS 2020, Theorem 7,
-    gives the curve as the same sum. At small scales the continuous noise has other masses.
-
-    Raises ValueError for parameters that are not positive, and for a scale with more than
-    ``MOST_TERMS`` masses (above 3,300).
-    """
-
-    sensitivity: int
-    scale: Fraction | float
-
-    def __post_init__(self) -> None:
-        if not (0 < self.sensitivity < _WHOLE and 1e-6 < self.scale < math.inf):
-            raise ValueError(f"no discrete Gaussian of {self.sensitivity} and {self.scale}")
-        if _terms(float(self.scale)) > MOST_TERMS:
-            raise ValueError(f"a discrete Gaussian of scale {self.scale} has too many masses")
-
-    @property
-    def span(self) -> Span:
-        """That of normal noise, which is at least as spread (the paper, section 2)."""
-        return Gaussian(self.sensitivity / float(self.scale)).span
-
-    def cost(self, losses: int) -> int:
-        """Return that of adding up all masses, once."""
-        return losses + int(self.scale)
-
-    def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Return masses up to an outcome: the loss of k is (D^2 - 2 k D) / (2 scale^2)."""
-        d = self.sensitivity
-        scale = float(self.scale)
-        most = np.ceil(d / 2 - loss * (scale**2 / d)) - 1
-        tails = _tails(scale)
-        return _at_most(tails, most), _at_most(tails, most - d)
-
-    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
-        """Return the same: an outcome that is as near to an edge as a ball is wide may be on either
-        side of it.
-        """
-        d, scale = self.sensitivity, Fraction(self.scale)
-        chances = _chances(scale, -(-ctx.prec // _STEP) * _STEP)
-        stretch = ball(scale * scale / d)
-        counts = [_whole(arb(d) / 2 - loss * stretch) - 1 for loss in losses]
-        return [(_up_to(chances, k), _up_to(chances, k - d)) for k in counts]
-
-
-@dataclass(frozen=True, slots=True)
-class DiscreteLaplace(Within):
-    """Integer noise with masses proportional to e^(-|k| epsilon_per_step) on one integer that moves
-    by at most ``sensitivity``; for the move see ``DiscreteGaussian``. A sensitivity of 1 makes it
-    randomised response. Raises ValueError for parameters that are not positive.
-    """
-
-    epsilon_per_step: float
-    sensitivity: int
-
-    def __post_init__(self) -> None:
-        step, d = self.epsilon_per_step, self.sensitivity
-        if not (0 < d < _WHOLE and 0 < step < math.inf):
-            raise ValueError(f"no discrete Laplace of {step} and {d}")
-
-    @property
-    def epsilon(self) -> float:  # type: ignore[override]
-        """The largest loss, below 1; the smallest, from the sensitivity on, is its negative."""
-        return self.epsilon_per_step * self.sensitivity
-
-    def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Return masses up to an outcome: the loss of k between is (D - 2 k) epsilon_per_step."""
-        d = float(self.sensitivity)
-        most = np.ceil((d - loss / self.epsilon_per_step) / 2) - 1
-        most = np.where(loss < self.epsilon, np.maximum(most, 0.0), -np.inf)
-        most = np.where(loss < -self.epsilon, np.inf, np.minimum(most, d - 1))
-        return self._at_most(most), self._at_most(most - d)
-
-    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
-        """Return the same."""
-        step, d = arb(self.epsilon_per_step), self.sensitivity
-        found: Tails = []
-        for loss in losses:
-            if loss < -step * d:
-                found.append((arb(1), arb(1)))
-                continue
-            k = min(_whole((d - loss / step) / 2) - 1, d - 1)
-            found.append((self._up_to(k), self._up_to(k - d)) if k >= 0 else (arb(0), arb(0)))
-        return found
-
-    def _at_most(self, k: Floats) -> Floats:
-        """Return the probability of noise up to k: a geometric series from either end."""
-        step = self.epsilon_per_step
-        tail = np.exp(-step * np.where(k < 0, -k, k + 1)) / (1 + math.exp(-step))
-        return np.where(k < 0, tail, 1 - tail)
-
-    def _up_to(self, k: int) -> arb:
-        step = arb(self.epsilon_per_step)
-        tail = (-step * (-k if k < 0 else k + 1)).exp() / (1 + (-step).exp())
-        return tail if k < 0 else 1 - tail
-
-
-@dataclass(frozen=True, slots=True)
-class SampledGaussian(Pair):
+class SampledGaussian(Family):
     """Normal noise of deviation 1 on a Poisson sample, as in DP-SGD: the answer moves by ``mu`` if
     the record is sampled, with probability ``rate`` q.
 
@@ -338,12 +315,19 @@ class SampledGaussian(Pair):
         """The other direction."""
         return replace(self, adding=not self.adding)
 
-    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The mu, the rate, and the sign of the losses of outcomes above the middle."""
+        return self.mu, self.rate, -1.0 if self.adding else 1.0
+
+    @staticmethod
+    def masses(loss: Floats, *numbers: Floats) -> tuple[Floats, Floats]:
         """Return tails of normal distributions beyond the outcome that has this loss."""
-        x = outcome_of_sample(-loss if self.adding else loss, self.rate) / self.mu + self.mu / 2
-        if self.adding:
-            return ndtr(x), (1 - self.rate) * ndtr(x) + self.rate * ndtr(x - self.mu)
-        return (1 - self.rate) * ndtr(-x) + self.rate * ndtr(self.mu - x), ndtr(-x)
+        mu, rate, way = numbers
+        x = outcome_of_sample(way * loss, rate) / mu + mu / 2
+        still = ndtr(-way * x)
+        mixed = (1 - rate) * still + rate * ndtr(way * (mu - x))
+        return np.where(way < 0, still, mixed), np.where(way < 0, mixed, still)
 
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
         """Return the same; all, or none, beyond the smallest loss there is with a record more."""
@@ -369,7 +353,7 @@ def ratio_before_sample(loss: arb, rate: arb) -> arb | None:
     return ratio if ratio > 0 else None
 
 
-def outcome_of_sample(loss: Floats, rate: float) -> Floats:
+def outcome_of_sample(loss: Floats, rate: float | Floats) -> Floats:
     """Solve ln(1 - q + q e^x) = ``loss`` for x, the loss without sampling; -inf if there is none.
 
     Near 0 the first form is exact and the second cancels; far from it, the other way round.
@@ -381,72 +365,6 @@ def outcome_of_sample(loss: Floats, rate: float) -> Floats:
     return np.where(np.isnan(found), -np.inf, found)
 
 
-def _terms(scale: float) -> int:
-    """Return the number of masses that are more than 1e-323 of the largest."""
-    return math.ceil(39 * scale) + 2
-
-
-@lru_cache(maxsize=32)
-def _tails(scale: float) -> Floats:
-    """Return the chances of discrete Gaussian noise of at least 0, 1, …, right to 20 roundings."""
-    terms = _terms(scale)
-    tails: Floats = np.exp(-((np.arange(terms) / scale) ** 2) / 2)
-    step = 1
-    while step < terms:
-        tails[:-step] += tails[step:].copy()
-        step *= 2
-    tails /= tails[0] + tails[1]
-    return tails
-
-
-def _at_most(tails: Floats, k: Floats) -> Floats:
-    """Return the probability of symmetric noise up to each k."""
-    last = float(tails.size - 1)
-    below = tails[np.clip(-k, 0, last).astype(np.int64)] * (k >= -last)
-    beyond = tails[np.clip(k + 1, 0, last).astype(np.int64)] * (k < last)
-    return np.where(k < 0, below, 1 - beyond)
-
-
 def normal(x: arb) -> arb:
     """Return the probability that normal noise is below x."""
     return (-x / arb(2).sqrt()).erfc() / 2
-
-
-def _whole(x: arb) -> int:
-    """Return the least integer that is not below the middle of a ball."""
-    whole = x.mid().ceil().unique_fmpz()
-    if whole is None:
-        raise ArithmeticError("an outcome is too extreme to be enclosed")
-    return int(whole)
-
-
-@lru_cache(maxsize=8)
-def _chances(scale: Fraction, bits: int) -> list[arb]:
-    """Return the chances of discrete Gaussian noise of at least 0, 1, and so on, as balls."""
-    with ctx.workprec(bits):
-        return _summed_chances(scale, bits)
-
-
-def _summed_chances(scale: Fraction, bits: int) -> list[arb]:
-    square = ball(2 * scale * scale)
-    terms = math.ceil(float(scale) * math.sqrt(2 * math.log(2) * (bits + 16))) + 2
-    mass, ratio, fade = arb(1), (-1 / square).exp(), (-2 / square).exp()
-    masses = []
-    for _ in range(terms):
-        masses.append(mass)
-        mass, ratio = mass * ratio, ratio * fade
-    # What is left out fades at least as fast as a geometric series of the last ratio.
-    rest = mass / (1 - ratio)
-    found, beyond = [arb(0, rest.upper())], arb(0, rest.upper())
-    for mass in reversed(masses):
-        beyond = beyond + mass
-        found.append(beyond)
-    found.reverse()
-    whole = found[0] + found[1]
-    return [chance / whole for chance in found]
-
-
-def _up_to(chances: list[arb], k: int) -> arb:
-    """Return the probability of symmetric noise up to k."""
-    beyond = chances[min(-k if k < 0 else k + 1, len(chances) - 1)]
-    return beyond if k < 0 else 1 - beyond

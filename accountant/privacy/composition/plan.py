@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from accountant.privacy.balls import Number, above, least, most, total
 from accountant.privacy.composition import closed_forms, exact, pairs
+from accountant.privacy.composition.discrete_pairs import DiscreteGaussian
 from accountant.privacy.composition.of_mechanisms import if_any, pair_of, root_up, up
 from accountant.privacy.composition.pairs import Pair, Response
 from accountant.privacy.composition.pld import GRID, Interval
@@ -153,7 +154,7 @@ class _Schedule:
         if (normal := self.normal(delta)) is not None:
             return math.nextafter(float(normal), math.inf)
         match list(self.pairs.items()):
-            case [(pairs.DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.bare):
+            case [(DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.bare):
                 return closed_forms.discrete_epsilon(pair, math.nextafter(float(delta), 0.0))
         return None
 

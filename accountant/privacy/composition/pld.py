@@ -1,6 +1,6 @@
 """Privacy loss distributions: the total of any fixed schedule, as an interval.
 
-The pairs are put on a grid (grids.py), tilted (lattice.py), multiplied (spectrum.py) and read off;
+The pairs are put on a grid (lattice.py), tilted (stack.py), multiplied (spectrum.py) and read off;
 once for each direction if some pair is not symmetric. The order of the mechanisms does not matter.
 
 The upper end: every mass is raised by the bound on its error, and delta is reduced by the mass
@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
 
-from accountant.privacy.composition import lattice, spectrum
-from accountant.privacy.composition.grids import Grid, fine_enough
-from accountant.privacy.composition.lattice import Lattice, Stack
-from accountant.privacy.composition.pairs import Floats, Pair, Span
+from accountant.privacy.composition import spectrum
+from accountant.privacy.composition.grids import Floats, Grid, fine_enough
+from accountant.privacy.composition.lattice import narrowed
+from accountant.privacy.composition.pairs import Pair, Span
 from accountant.privacy.composition.spectrum import UNIT
+from accountant.privacy.composition.stack import Stack, best_tilt, window
 
 GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22
@@ -36,8 +37,6 @@ _MOST_EACH: Final = 4096  # The most of them: more are slow
 _FEWEST_IN_ALL: Final = 512  # Points of the grid in a deviation of the total
 _SPARE: Final = 1e-9  # Share of delta that may lie above all losses of the grid
 _OUTSIDE: Final = 1e-13  # Mass of the tilted total that may lie beyond either end of the window
-_DOUBT: Final = Lattice._fields.index("doubt")
-_DROP: Final = Lattice._fields.index("drop")
 _MOST_STEPS: Final = 30
 _CAP: Final = 600.0  # Exponents are cut here: such a mass is more than any delta
 
@@ -75,16 +74,16 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         # All the largest losses, but for a mass of 1e-30 of each.
         largest = sum(count * pair.span[1] for pair, count in schedule.items()) * (1 + 1e-12)
         return Interval(0.0, largest if surely + 1e-30 * sum(counts) < delta else math.inf)
-    spans = [lattice.narrowed(pair, delta * _SPARE / sum(counts)) for pair in schedule]
+    spans = narrowed(list(schedule), delta * _SPARE / sum(counts))
     most = min(MOST_POINTS, max(_MOST_WORK // len(schedule), 2**14))
     stack = _fine(schedule, spans, delta, grid, most)
-    lost = _at_least_once(zip((part.lost for part in stack.lattices), counts, strict=True))
+    lost = _at_least_once(zip(stack.lattices.lost.tolist(), counts, strict=True))
     spare = delta - lost * (1 + 1e-12)
     if spare <= 0:
         return Interval(0.0, math.inf)
     while True:
-        tilt = lattice.best_tilt(stack, spare)
-        ends = lattice.window(stack, tilt, _OUTSIDE)
+        tilt = best_tilt(stack, spare)
+        ends = window(stack, tilt, _OUTSIDE)
         points = (ends[1] - ends[0]) / stack.grid + 2
         if points <= most:
             break
@@ -92,23 +91,23 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         if coarser > 100:
             return Interval(0.0, _simple_bound(stack, tilt, spare))
         stack = Stack(schedule, spans, Grid(coarser, stack.places.fine))
-    whole = _Composition(stack, counts, tilt, ends)
+    whole = _Composition(stack, tilt, ends)
     return Interval(_lower_end(whole, delta, surely), _upper_end(whole, spare, ends))
 
 
 def _fine(
-    schedule: dict[Pair, int], spans: list[Span], delta: float, grid: float, points: int
+    schedule: dict[Pair, int], spans: Floats, delta: float, grid: float, points: int
 ) -> Stack:
     """Stack a schedule on a grid as fine as the average mechanism needs, and ``points`` allow for
     each of them and for the window of the total.
     """
     steps = sum(schedule.values())
     fewest = max(_FEWEST_EACH, _FEWEST_IN_ALL / math.sqrt(steps))
-    widest = max(high - low for low, high in spans)
-    furthest = max(max(-low, high) for low, high in spans)
+    widths = spans[1] - spans[0]
+    widest, furthest = float(widths.max()), float(np.abs(spans).max())
     each = min(points, _MOST_WORK // 2 // len(schedule))
     least = max(1e-12, widest * 4 / max(each, 2**14), furthest * 2.0**-40)
-    cells = sum(high - low for low, high in spans) / grid
+    cells = float(widths.sum()) / grid
     coarse = max(grid, widest / _MOST_EACH, least if cells > MOST_POINTS else 0.0)
     stack = Stack(schedule, spans, Grid(coarse if cells > MOST_POINTS / 4 else grid))
     for _ in range(30):
@@ -116,8 +115,8 @@ def _fine(
         needed = max(min(grid, deviation / fewest), deviation / _MOST_EACH, least)
         if needed > 0.7 * stack.grid:
             break
-        tilt = lattice.best_tilt(stack, delta)
-        low, high = lattice.window(stack, tilt, _OUTSIDE)
+        tilt = best_tilt(stack, delta)
+        low, high = window(stack, tilt, _OUTSIDE)
         needed = max(needed, 1.01 * (high - low) / points)
         if needed > 0.95 * stack.grid:
             break
@@ -140,19 +139,19 @@ def _at_least_once(chances: Iterable[tuple[float, int]]) -> float:
 
 class _Composition:
     """Masses times e^(tilt * loss - exponent), wrong by ``error`` and a relative ``rounding``.
-    Beyond either end of ``window`` lies at most ``_OUTSIDE``.
+    Beyond either of the ``ends`` lies at most ``_OUTSIDE``.
     """
 
-    def __init__(self, stack: Stack, counts: Sequence[int], tilt: float, window: Span) -> None:
-        self.stack, self.tilt, (low, high) = stack, tilt, window
+    def __init__(self, stack: Stack, tilt: float, ends: Span) -> None:
+        self.stack, self.tilt, (low, high) = stack, tilt, ends
         first = math.floor(low / stack.grid)
         size = 1 << math.ceil(math.log2(high / stack.grid - first + 2))
         weights, logs = stack.tilted(tilt)
         deviation = math.sqrt(stack.moments(tilt)[2])
         allowed = 1e-7 * min(1.0, stack.grid / max(deviation, stack.grid))
-        firsts = [part.first for part in stack.lattices]
+        lattices, fine = stack.lattices, stack.places.fine
         parts = spectrum.Parts(
-            weights, stack.starts, stack.sizes, firsts, counts, stack.places.fine
+            weights, stack.starts, stack.sizes, lattices.firsts, stack.counts, fine
         )
         self.mass, self.error = spectrum.composed(parts, size, first, allowed)
         self.losses = np.asarray((first + np.arange(size)) * stack.grid, dtype=np.float64)
@@ -183,9 +182,9 @@ def _beyond(mass: Floats, fade: float) -> Floats:
     return found
 
 
-def _upper_end(total: _Composition, delta: float, window: Span) -> float:
+def _upper_end(total: _Composition, delta: float, ends: Span) -> float:
     """Return the least epsilon >= 0 in the window at which the curve is at most ``delta``."""
-    stack, (low, high) = total.stack, window
+    stack, (low, high) = total.stack, ends
     chernoff = total.exponent + total.rounding
     if high < stack.extremes[1]:
         delta -= _OUTSIDE * math.exp(min(chernoff - total.tilt * high, _CAP))
@@ -219,7 +218,7 @@ def _lower_end(total: _Composition, delta: float, surely: float) -> float:
     """Return a loss where the curve surely exceeds ``delta``, minus a fall; ``surely`` is lost."""
     stack, tilt = total.stack, total.tilt
     weights, _ = stack.tilted(tilt)
-    doubts, drops = (np.concatenate([part[i] for part in stack.lattices]) for i in (_DOUBT, _DROP))
+    doubts, drops = stack.lattices.doubt, stack.lattices.drop
     rest = delta - surely * (1 - 1e-12)
     chance = delta * min(max(tilt * stack.grid, 1e-9), 1e-3)  # costs about one step of the grid
     # Masses that would drop far, and are next to nothing even all together, are left out.

@@ -12,8 +12,8 @@ import numpy as np
 from flint import arb
 from scipy.special import ndtr
 
+from accountant.privacy.composition.grids import Floats
 from accountant.privacy.composition.pairs import (
-    Floats,
     Pair,
     Span,
     Tails,

@@ -9,14 +9,13 @@ as one product of matrices.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy.composition.grids import EVEN, Grid, Integers
-from accountant.privacy.composition.pairs import Floats
+from accountant.privacy.composition.grids import EVEN, Floats, Grid, Integers, runs
 
 UNIT: Final = 2.0**-53
 _BINS: Final = 16, 4  # Frequencies that are bounded together, at first and if that is too coarse
@@ -40,8 +39,8 @@ class Parts(NamedTuple):
     mass: Floats
     starts: Integers
     sizes: Integers
-    firsts: Sequence[int]
-    counts: Sequence[int]
+    firsts: Integers
+    counts: Floats
     fine: int = EVEN
 
     def one(self, i: int) -> Floats:
@@ -51,8 +50,7 @@ class Parts(NamedTuple):
 
     def places(self) -> Integers:
         """Return the places of all masses."""
-        offsets = np.array(self.firsts) - self.starts
-        return self._grid.places(np.arange(self.mass.size) + np.repeat(offsets, self.sizes))
+        return self._grid.places(runs(self.firsts, self.sizes))
 
     def at(self, places: Integers, i: int | np.integer) -> tuple[Floats, Integers]:
         """Return the masses of one of them, and their places."""
@@ -61,8 +59,7 @@ class Parts(NamedTuple):
 
     def reaches(self) -> Integers:
         """Return how many places there are from the first of each to its last."""
-        firsts = np.array(self.firsts)
-        ends = self._grid.places(np.array([firsts, firsts + self.sizes - 1]))
+        ends = self._grid.places(np.array([self.firsts, self.firsts + self.sizes - 1]))
         found: Integers = ends[1] - ends[0] + 1
         return found
 
@@ -76,14 +73,13 @@ def composed(parts: Parts, size: int, first: int, allowed: float) -> tuple[Float
     bound on the error of each. What is left out is a fraction of ``allowed``.
     """
     places, reaches = parts.places(), parts.reaches()
-    if sum(parts.counts) == 1:
+    if parts.counts.sum() == 1:
         folded = _folded(parts.mass, places - first, size)
         return folded, UNIT * (float(reaches[0]) / size + 1)
     live, left_out = _live(parts, places, size, allowed / 64)
     product, error, most = np.ones(live, dtype=np.complex128), np.zeros(live), np.zeros(live)
     for some, values, wrong in _values(parts, places, size, live):
-        counts = np.array([parts.counts[i] for i in some], dtype=np.float64)
-        each = wrong[:, np.newaxis]
+        counts, each = parts.counts[some], wrong[:, np.newaxis]
         bounds = np.minimum(np.abs(values), 1 + UNIT * parts.sizes[some, np.newaxis]) + each
         product = product * np.prod(_powers(values, counts), axis=0)
         most = most + counts @ np.log(bounds)
@@ -114,7 +110,7 @@ def _bounded(
     larger of both plus Var X h^2 / 4.
     """
     nodes = size // width
-    counts, variances = np.array(parts.counts, dtype=np.float64), _variances(parts, places)
+    counts, variances = parts.counts, _variances(parts, places)
     slack, reaches = variances * (math.pi / nodes) ** 2 * (1 + 1e-6), parts.reaches()
     most, order = np.zeros(nodes // 2), np.argsort(-counts * variances)
     for some in np.split(order, range(_TOGETHER, order.size, _TOGETHER)):
@@ -179,7 +175,7 @@ def _summed(
     rounding for each mass of a block and for each block, and those of two roots of unity. Blocks
     are those of all slots, each with one distance from place to place.
     """
-    firsts = np.array(parts.firsts)[some]
+    firsts = parts.firsts[some]
     begins, ends = firsts // block, (firsts + parts.sizes[some] - 1) // block + 1
     rows = np.cumsum(ends - begins)
     padded = np.zeros((int(rows[-1]), block))
