@@ -261,6 +261,11 @@ class Charge(Struct, frozen=True, eq=False, gc=False):
         return self.units(currency) is None
 
     @property
+    def is_bounded(self) -> bool:
+        """True if some currency but delta bounds it."""
+        return any(not self.is_infinite(one) for one in self.axis if one is not Currency.DELTA)
+
+    @property
     def orders(self) -> Orders:
         """The Renyi orders that it has a column for."""
         return orders_in(self.axis)

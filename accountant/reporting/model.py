@@ -14,7 +14,7 @@ from accountant.budget.rules.relaxed import Larger
 from accountant.budget.state import ALL, AccountKey, Counted, State
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
-from accountant.privacy.units import NOTHING, Currency
+from accountant.privacy.units import NOTHING, Charge, Currency
 from accountant.reporting import schema, words
 from accountant.reporting.counting import Basis
 from accountant.reporting.following import Followed
@@ -198,7 +198,7 @@ def _dataset(
             basis.starts_at,
         ),
         booked=tallies.total(name, basis),
-        reservations=reservations(history, name),
+        reservations=reservations(history, name, basis),
         counts={sort: history.counts[sort][name] for sort in SORTS},
         **tables,
     )
@@ -243,11 +243,16 @@ def _gravity(standing: schema.Standing) -> tuple[int, bool, bool, Decimal]:
     return schema.STATUSES.index(standing.status), lifetime, blocks, -standing.left
 
 
-def reservations(history: History, dataset: str) -> schema.Reservations:
-    """Return the open grants that are charged to a dataset, or to any (ALL)."""
+def reservations(history: History, dataset: str, basis: Basis) -> schema.Reservations:
+    """Return the open grants that are charged to a dataset, or to any (ALL), and what they add to
+    the sum of ``basis``.
+    """
     held = [one for one in history.held.values() if dataset in (ALL, *one.at.on.charged)]
     held.sort(key=lambda one: (one.grant.expires, one.grant.sequence))
     total = sum((one.grant.total for one in held), start=NOTHING).amount(Currency.EPSILON)
+    booked: dict[int, Charge] = {}
+    for grant, at, _ in held:
+        booked[at.policy] = booked.get(at.policy, NOTHING) + grant.total
     listed = tuple(
         schema.Reservation(
             grant=grant.id,
@@ -255,12 +260,14 @@ def reservations(history: History, dataset: str) -> schema.Reservations:
             subjects=words.groups_in_words(at.subjects),
             purpose=str(at.purpose),
             epsilon=grant.total.amount(Currency.EPSILON),
+            adds=basis.adds({at.policy: grant.total}),
             opened=rfc3339(grant.opened),
             expires=rfc3339(grant.expires),
         )
         for grant, at, _ in held[:MOST_RESERVATIONS]
     )
-    return schema.Reservations(len(held), total, listed[0].expires if listed else None, listed)
+    first = listed[0].expires if listed else None
+    return schema.Reservations(len(held), total, basis.adds(booked), first, listed)
 
 
 def _policy(state: State, history: History) -> schema.PolicyFacts | None:

@@ -88,6 +88,7 @@ def notable(one: Noted) -> NotableFacts:
         dataset=", ".join(at.on.named),
         subjects=groups_in_words(at.subjects),
         epsilon=charge.amount(Currency.EPSILON),
+        bounded=charge.is_bounded,
         delta=charge.amount(Currency.DELTA),
         purpose=str(at.purpose),
         rules=rules,

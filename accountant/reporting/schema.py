@@ -228,22 +228,28 @@ class Usage(Struct, frozen=True):
 
 
 class Reservation(Struct, frozen=True):
-    """An open grant."""
+    """An open grant. ``adds``: the epsilon by which it raises what is used under the dataset's
+    ``basis``; None where no charge raises it.
+    """
 
     grant: str
     client: str
     subjects: str
     purpose: str
     epsilon: str
+    adds: str | None
     opened: str
     expires: str
 
 
 class Reservations(Struct, frozen=True):
-    """The open grants of a dataset; at most 200 are listed, the first to expire first."""
+    """The open grants of a dataset; at most 200 are listed, the first to expire first. ``adds``:
+    as of each.
+    """
 
     open: int
     epsilon: str
+    adds: str | None
     first_expiry: str | None
     listed: tuple[Reservation, ...]
 
@@ -294,12 +300,15 @@ class SeriesFacts(Struct, frozen=True):
 
 
 class NotableFacts(EventFacts, frozen=True):
-    """An event that an officer may have to look at."""
+    """An event that an officer may have to look at. ``bounded``: some currency bounds what it asks
+    for, be it without an epsilon of its own.
+    """
 
     client: str
     dataset: str
     subjects: str
     epsilon: str
+    bounded: bool
     delta: str
     purpose: str
     rules: tuple[str, ...]

@@ -56,6 +56,25 @@ def test_training_is_a_share_of_what_is_spent(desk: Desk) -> None:
     assert "no bound" not in page.split("What used it up")[1].split("<h2")[0]
 
 
+def test_open_training_holds_what_it_adds(desk: Desk) -> None:
+    """A reservation without an epsilon of its own is shown by what it adds under the limit: all of
+    them by what the limit has reserved. A flagged request is not said to have no bound.
+    """
+    limited(desk)
+    desk.policy("  - {id: a, limit: {epsilon: 4, delta: 1e-6}}\n  - {id: half, of: a, at: 50%}\n")
+    desk.record(STEP | {"count": 100})
+    for _ in range(3):
+        desk.grant(STEP | {"count": 500})
+    report = desk.report()
+    held, reserved = data_of(report).reservations, Decimal(limit_of(report).total.reserved)
+    assert held.epsilon == "infinite"
+    assert abs(Decimal(held.adds or "") - reserved) <= Decimal("3e-9")
+    assert sum(Decimal(one.adds or "") for one in held.listed) == Decimal(held.adds or "")
+    page = to_html(report)
+    assert "no bound" not in page.split("Open reservations</h3>")[1].split("<h3")[0]
+    assert "none by itself" in page.split("What stood out")[1]
+
+
 @pytest.mark.parametrize("gate", ["basic", "advanced", "zcdp", "renyi", "gdp"])
 def test_shares_are_of_the_sum_that_decides(desk: Desk, gate: str) -> None:
     """The parts of each table add up to the sum of the dataset, whatever decides; several kinds in

@@ -25,8 +25,9 @@ from accountant.console.facts.standing import balance_of
 from accountant.ledger.events import microseconds, rfc3339
 from accountant.privacy.units import INFINITE
 from accountant.reporting.activity import DAY, Ending
+from accountant.reporting.counting import Basis
 from accountant.reporting.desk import Page
-from accountant.reporting.model import reservations
+from accountant.reporting.model import basis_under, reservations
 from accountant.reporting.schema import PeriodFacts, PointFacts, Reservations, Status
 from accountant.reporting.statement import (
     Balance,
@@ -182,6 +183,7 @@ def account(
     parts = [other(page, one) for one in covering if one.rule.divides]
     adoptions = tuple(followed.adoptions)
     totals = followed.history.policies_total
+    basis = Basis() if counted is None else basis_under(state, followed.history, counted)
     return AccountFacts(
         population=state.ledger,
         dataset=dataset,
@@ -198,7 +200,7 @@ def account(
         spending=spending(state, followed.history, dataset, counted),
         groups=None if counted is None else groups(state, counted, by, sums),
         week=_week(page, counted, dataset),
-        reservations=reservations(page.followed.history, dataset),
+        reservations=reservations(followed.history, dataset, basis),
         others=tuple(others[:MOST_PARTS]),
         parts=tuple(sorted(parts, key=share_of, reverse=True)[:MOST_PARTS]),
         more=max(0, len(others) - MOST_PARTS) + max(0, len(parts) - MOST_PARTS),

@@ -14,10 +14,10 @@ from accountant.budget.facts import client_in
 from accountant.budget.grants import Status
 from accountant.budget.reach import reach_in
 from accountant.budget.rules.base import Finding
-from accountant.console.facts.asked import Line, asked
+from accountant.console.facts.asked import Line, asked, cost
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import INFINITE, Charge, Currency
-from accountant.reporting.numbers import NO_BOUND, minute, places, up
+from accountant.reporting.numbers import minute, places, up
 from accountant.reporting.words import shortened, sums_of
 
 REFUSING: Final = frozenset({outcome.REFUSED, batches.REFUSED, outcome.TIMED_OUT})
@@ -41,11 +41,15 @@ class Count(Struct, frozen=True):
 
 
 class Quoted(Struct, frozen=True, kw_only=True):
-    """What a limit compared: in which account, at which group, in which ways of counting."""
+    """What a limit compared: in which account, at which group, in which ways of counting. A
+    threshold compares a share of the limit of rule ``of``: an epsilon ``at`` which it fires.
+    """
 
     rule: str
     place: str
     limit: str
+    of: str
+    at: str
     before: str
     after: str
     counts: tuple[Count, ...]
@@ -112,7 +116,8 @@ def decision(
     charge = Charge.from_json(body["total"])
     epsilon, named = charge.amount(Currency.EPSILON), reach_in(batches.as_single(event).body).named
     said, tone = _said(event, decided)
-    told = _Told(event, decided, client, up(epsilon, places_of(epsilon)), ", ".join(named), said)
+    costs = cost(charge, command, places_of(epsilon))
+    told = _Told(event, decided, client, costs, ", ".join(named), said)
     failed = _first(decided)
     opened = event.type in (outcome.RESERVED, outcome.WAITING, outcome.ADMITTED)
     waited = body["command"].get("grant") if "request" in body["command"] else None
@@ -145,7 +150,7 @@ class _Told(Struct, frozen=True):
     event: Event
     decided: Decision
     client: str
-    epsilon: str
+    cost: str
     data: str
     said: str
 
@@ -162,10 +167,13 @@ def quoted(one: Finding) -> Quoted | None:
     numbers = one.numbers
     if "comparisons" not in numbers:
         return None
+    of = numbers.get("of", one.rule)
     return Quoted(
-        rule=numbers.get("of", one.rule),
+        rule=one.rule,
         place=_place(numbers),
         limit=numbers["limit"]["epsilon"],
+        of="" if of == one.rule else of,
+        at=numbers["comparisons"][0]["capacity"],
         before=numbers["spent_before"],
         after=numbers["spent_after"],
         counts=tuple(_count(each) for each in numbers["comparisons"]),
@@ -261,14 +269,13 @@ def _flagged(decided: Decision) -> str:
 def _headline(told: _Told, failed: Quoted | None) -> str:
     """Return the sentence that could be the whole page."""
     kind, client = told.event.type, told.client
-    cost = "a request without a bound" if told.epsilon == NO_BOUND else told.epsilon
-    asks = f"{client} asked for {cost} on {told.data}"
+    asks = f"{client} asked for {told.cost} on {told.data}"
     if kind == outcome.TIMED_OUT:
-        return f"Refused: {client} waited in vain for {cost} on {told.data}"
+        return f"Refused: {client} waited in vain for {told.cost} on {told.data}"
     if kind in REFUSING:
         return _refused(told, failed, asks)
     if kind == outcome.RECORDED:
-        return f"{told.said}: {client} had run {cost} on {told.data}"
+        return f"{told.said}: {client} had run {told.cost} on {told.data}"
     if kind == outcome.ADMITTED and "approval" in told.event.body["command"]:
         return f"Approved by {told.event.by}: {asks}"
     return f"{told.said}: {asks}"
@@ -299,13 +306,17 @@ def _lede(told: _Told, failed: Quoted | None) -> str:
         verb = "would make it" if told.event.type in REFUSING else "made it"
         if told.event.type == outcome.WAITING:
             verb = "would make it"
+        allows = f"allows {failed.limit}"
+        if failed.of:
+            at = up(failed.at, digits)
+            allows = f"fires beyond {at}, of the {failed.limit} that rule {failed.of} allows,"
         return (
-            f"Rule {failed.rule} allows {failed.limit} on {failed.place}: {before} was spent or "
-            f"reserved, and this request {verb} {after}."
+            f"Rule {failed.rule} {allows} on {failed.place}: {before} was spent or reserved, and "
+            f"this request {verb} {after}."
         )
     if first is None or not first.fired:
         return "No rule had anything against it."
-    text = shortened(first.text, _SHORT)
+    text = shortened(first.text, _SHORT).removesuffix(".")
     return f"{text[:1].upper()}{text[1:]}."
 
 

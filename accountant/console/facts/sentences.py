@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from accountant.budget.batches import as_single
 from accountant.budget.facts import client_in, grant_in, mechanisms_of, request_in, stated_by
+from accountant.console.facts.asked import cost
 from accountant.console.facts.proposed import question
 from accountant.ledger.events import Event
 from accountant.privacy.units import INFINITE, Charge, Currency
@@ -58,15 +59,14 @@ def _unknown(event: Event) -> Told:
 def asked(event: Event) -> str:
     """Return what a judged event is about: "0.250 on marriages, age: 20-24"."""
     command = request_in(event.body)
-    total = Charge.from_json(event.body["total"]).amount(Currency.EPSILON)
-    cost = "an unbounded loss" if total == INFINITE else up(total, 3)
+    costs = cost(Charge.from_json(event.body["total"]), command)
     dataset = command["dataset"]
     named = dataset if isinstance(dataset, str) else " and ".join(dataset)
     group = groups_in_words(command.get("subjects"))
     about = "" if group == "everyone" else f", {group}"
     purpose = command.get("purpose")
     why = f", for “{shortened(purpose, 80)}”" if isinstance(purpose, str) else ""
-    return f"{cost} on {named}{about}{why}"
+    return f"{costs} on {named}{about}{why}"
 
 
 def _fired(event: Event) -> str:
@@ -108,8 +108,7 @@ def _waiting(event: Event) -> Told:
 def _settled(event: Event) -> Told:
     grant, by = grant_in(event), event.by
     charge = event.body.get("charge")
-    cost = Charge.from_json(charge).amount(Currency.EPSILON) if charge else "0"
-    spent = "an unbounded loss is" if cost == INFINITE else f"{up(cost, 3)} is"
+    spent = f"{_loss(Charge.from_json(charge)) if charge else up('0', 3)} is"
     if event.type == "grant.expired.v1":
         text = f"Grant {grant} expired without a report: {spent} charged in full."
         return "near", "finding", "Charged", text
@@ -118,6 +117,13 @@ def _settled(event: Event) -> Told:
         why = f" (“{shortened(reason, MOST)}”)" if isinstance(reason, str) else ""
         return "info", "within", "Released", f"{by} gave grant {grant} back unused{why}."
     return "within", "within", "Spent", f"{by} reported what ran of grant {grant}: {spent} spent."
+
+
+def _loss(charge: Charge) -> str:
+    epsilon = charge.amount(Currency.EPSILON)
+    if epsilon != INFINITE:
+        return up(epsilon, 3)
+    return "a loss without an epsilon of its own" if charge.is_bounded else "an unbounded loss"
 
 
 def _answered(event: Event) -> Told:

@@ -16,13 +16,13 @@ from accountant.budget.rules.base import Finding
 from accountant.budget.state import State
 from accountant.budget.waiting.asked import Waiting
 from accountant.budget.waiting.due import place_of
-from accountant.console.facts.asked import Line, asked
+from accountant.console.facts.asked import Line, asked, cost
 from accountant.console.facts.decision import places_of
 from accountant.console.facts.proposal import Closing
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import INFINITE, Charge, Currency
 from accountant.reporting.effect import effect_of
-from accountant.reporting.numbers import NO_BOUND, day, minute, up
+from accountant.reporting.numbers import day, minute
 from accountant.reporting.texts import Texts
 from accountant.reporting.words import shortened
 
@@ -213,9 +213,12 @@ def request(
     named = reach_in(event.body).named
     asks = tuple(each for each in holding if each.action == "approve")
     blocked = tuple(each for each in holding if each.action == "block")
-    epsilon = Charge.from_json(event.body["total"]).amount(Currency.EPSILON)
+    total = Charge.from_json(event.body["total"])
+    epsilon = total.amount(Currency.EPSILON)
     return RequestFacts(
-        headline=_headline(stage, event.by, up(epsilon, places_of(epsilon)), ", ".join(named)),
+        headline=_headline(
+            stage, event.by, epsilon, cost(total, command, places_of(epsilon)), ", ".join(named)
+        ),
         lede=_lede(stage, asks, blocked, closing, why),
         id=f"g{event.sequence}",
         sequence=event.sequence,
@@ -235,13 +238,12 @@ def request(
     )
 
 
-def _headline(stage: str, client: str, epsilon: str, data: str) -> str:
-    cost = "something without a bound" if epsilon == NO_BOUND else epsilon
+def _headline(stage: str, client: str, epsilon: str, costs: str, data: str) -> str:
     if stage == "person":
-        return f"Let {client} spend {cost} on {data}?"
+        return f"Let {client} {'run' if epsilon == INFINITE else 'spend'} {costs} on {data}?"
     if stage in ("budget", "stuck"):
-        return f"{client} waits for {cost} on {data}"
-    return f"{client} asked for {cost} on {data}"
+        return f"{client} waits for {costs} on {data}"
+    return f"{client} asked for {costs} on {data}"
 
 
 def _lede(

@@ -92,7 +92,7 @@ def lede(facts: AccountFacts) -> str:
         said.append("The dataset has no limit of its own: this one is on all data together.")
     if limit.action != "block":
         said.append("What goes beyond this limit is not refused, only flagged or left to a person.")
-    if not said:
+    if not said and limit.total.together == "0":
         said.append("Nothing was spent on it yet.")
     return " ".join(said)
 

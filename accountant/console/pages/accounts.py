@@ -21,6 +21,7 @@ from accountant.console.pages import account_words as words
 from accountant.console.pages.group_words import heat
 from accountant.console.pages.picture_words import picture
 from accountant.console.pages.week_words import week_headline, week_rows
+from accountant.privacy.units import INFINITE
 from accountant.reporting.numbers import counted, day, up
 from accountant.reporting.verdict import in_words
 
@@ -172,7 +173,10 @@ def _reserved(facts: AccountFacts) -> str:
     held = facts.reservations
     if not held.open:
         return "Nothing is reserved"
-    return f"{counted(held.open, 'open grant')}: {up(held.epsilon, 3)} reserved"
+    some, epsilon = counted(held.open, "open grant"), held.epsilon
+    if epsilon == INFINITE and facts.limit is not None:
+        epsilon = facts.limit.total.reserved  # by the limit, which bounds what has no epsilon
+    return f"{some}: {up(epsilon, 3)} reserved"
 
 
 def _past(facts: AccountFacts) -> Told | None:
