@@ -15,11 +15,12 @@ from rich.table import Table
 from accountant.api.strict_json import parse
 from accountant.budget.errors import Invalid
 from accountant.cli import common
-from accountant.privacy.filters import FILTERS, Filter, Limit, LineFilter
+from accountant.privacy.filters import FILTERS, RENYI, Filter, Limit, LineFilter
 from accountant.privacy.inverse import (
     Total,
     crossing,
     largest_count,
+    least_at_one_order,
     least_epsilon,
     smallest_factor,
 )
@@ -27,7 +28,16 @@ from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, pr
 from accountant.privacy.mechanisms.amounts import millionths_up
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS, Objection
 from accountant.privacy.mechanisms.dp_event import dp_event_of, is_dp_event, read_dp_events
-from accountant.privacy.units import Currency, decimal_of, exact, orders_in, show, total, units_up
+from accountant.privacy.units import (
+    INFINITE,
+    Currency,
+    decimal_of,
+    exact,
+    orders_in,
+    show,
+    total,
+    units_up,
+)
 
 if TYPE_CHECKING:
     from accountant.privacy.composition.plan import Tight
@@ -124,6 +134,8 @@ def compose(
     objections = [o for m in mechanisms for o in price(m, neighbouring).objections]
     if plan:
         declared = _plan(mechanisms, neighbouring, wanted, objections)
+        if saved := _no_saving(mechanisms, neighbouring, wanted, Decimal(declared["epsilon"])):
+            common.say(saved)
         common.print_json({"mechanisms": [declared]})
         return
     total_at = _total(mechanisms, neighbouring)
@@ -170,11 +182,39 @@ def _plan(
     }
 
 
+def _no_saving(
+    mechanisms: Mechanisms, relation: Relation, wanted: _Wanted, declared: Decimal
+) -> str:
+    """Return a sentence where some gate admits the list at no more epsilon than a plan states;
+    empty where the plan saves. Where nothing composes a part tightly, gates may be ahead.
+    """
+    delta = wanted.delta or Decimal(0)
+    gates = _limits_at_delta(_total(mechanisms, relation), delta) if delta else {}
+    found = [
+        (Decimal(row["epsilon"]), name)
+        for name, row in gates.items()
+        if row["epsilon"] not in (None, INFINITE)
+    ]
+    if stated := gates.get(RENYI.name, {}).get("at_one_order"):
+        found.append((Decimal(stated["epsilon"]), f"{RENYI.name} at order {stated['order']}"))
+    least, gate = min(found, default=(declared + 1, ""))
+    if least > declared:
+        return ""
+    return (
+        f"This plan saves nothing: a limit of epsilon {plain(least)} and delta {plain(delta)} "
+        f"under gate {gate} admits the list without it. A plan also needs its delta from what the "
+        "limit keeps for mechanisms, and commits whole."
+    )
+
+
 def _show(document: dict[str, Any]) -> None:
     table = Table("total", "ε", "δ", "note")
     for name, row in document["gate"].items():
-        orders = f"orders {', '.join(row['orders'])}" if "orders" in row else ""
-        table.add_row(name, row["epsilon"] or "-", row.get("delta") or "-", row.get("why", orders))
+        note = row.get("why", f"orders {', '.join(row['orders'])}" if "orders" in row else "")
+        table.add_row(name, row["epsilon"] or "-", row.get("delta") or "-", note)
+        if stated := row.get("at_one_order"):
+            note = f"a limit that states orders: [{stated['order']}]"
+            table.add_row(f"{name} at one", stated["epsilon"], document["delta"], note)
     for name, row in document["report"].items():
         if isinstance(row, dict):
             lower = f"at least {row['lower']}" if "lower" in row else ""
@@ -210,6 +250,10 @@ def _limits_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
         if epsilon is not None and units is not None and (path is None or units < path):
             orders = _orders(gate, Limit(epsilon, Fraction(delta), own_delta))
             found[gate.name] = {"epsilon": show(units, EPSILON), "delta": plain(delta)} | orders
+    best = least_at_one_order(Fraction(delta), own_delta, total_at) if own_delta < delta else None
+    if best is not None and (units := units_up(best[0], EPSILON)) is not None:
+        at = {"epsilon": show(units, EPSILON), "order": decimal_of(best[1])}
+        found[RENYI.name] |= {"at_one_order": at}
     return found
 
 

@@ -10,9 +10,14 @@ from typing import Final
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
-from accountant.privacy.conversions import concentrated_epsilon, first_where, gaussian_epsilon
+from accountant.privacy.conversions import (
+    concentrated_epsilon,
+    first_where,
+    gaussian_epsilon,
+    intercept,
+)
 from accountant.privacy.curves import Order, Orders
-from accountant.privacy.filters import FOR_CAPACITY, ORDERS, Limit, LineFilter, Renyi
+from accountant.privacy.filters import FOR_CAPACITY, ORDERS, RENYI, Limit, LineFilter, Renyi
 from accountant.privacy.units import Charge, Currency, orders_in
 
 LARGEST_EPSILON: Final = 10**6
@@ -123,6 +128,33 @@ def best_order(limit: Limit, total: Total) -> Order | None:
 
     best = max(ORDERS, key=runs)
     return None if used.is_infinite(Currency.tau(best)) else best
+
+
+def least_at_one_order(
+    delta: Fraction, own: Fraction, total: Total
+) -> tuple[Fraction, Order] | None:
+    """Return the smallest epsilon (or hardly more) at which a limit under ``renyi`` admits
+    ``total`` that states one order, and the best one, with ``own`` < ``delta`` kept for own deltas;
+    None where there is no bound.
+    """
+    used = total(ORDERS)
+    known = {
+        order: units for order in ORDERS if (units := used.units(Currency.tau(order))) is not None
+    }
+
+    def spent(order: Order) -> Fraction:
+        line = intercept(Fraction(order), delta - own)
+        return line + Fraction(known[order], Currency.tau(order).per_one)
+
+    if not known:
+        return None
+    order = min(known, key=spent)
+
+    def admits(epsilon: Fraction) -> bool:
+        return known[order] <= RENYI.capacity(Limit(epsilon, delta, own, orders=(order,))).along[0]
+
+    least = _bisected(admits)
+    return None if least is None else (least, order)
 
 
 _GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Number]]] = {

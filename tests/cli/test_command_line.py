@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,31 @@ def test_a_plan_that_is_composed_for_a_limit_fits_it(line: Line) -> None:
         book = hospital(limit, neighbouring="add_or_remove_one")
         assert book.grant(*plan["mechanisms"]).type == "grant.refused.v1"
         assert book.grant(plan).type == answer
+
+
+def test_a_plan_that_saves_nothing_is_told_so(line: Line) -> None:
+    """Of tuned runs no pair is known: a gate admits them at less than a plan can state, and the
+    smallest limit that is named does admit them.
+    """
+    run = {"kind": "gaussian", "sensitivity": "1", "scale": "15.82"}
+    tuned = {"kind": "repeat_and_select", "mechanism": run, "mean": "10", "count": 66}
+    told = line("compose", line.file("p.json", [tuned]), "--delta", "1e-9", "--plan")
+    assert "This plan saves nothing: a limit of epsilon 27." in told
+    gate = line.json("compose", line.file("p.json", [tuned]), "--delta", "1e-9")["gate"]["renyi"]
+    least, order = gate["at_one_order"]["epsilon"], gate["at_one_order"]["order"]
+    assert f"epsilon {least} and delta 0.000000001 under gate renyi at order {order} admits" in told
+    assert float(least) < float(gate["epsilon"])
+    for epsilon, answer in (
+        (least, "grant.reserved.v1"),
+        (str(Decimal(least) - Decimal("2e-9")), "grant.refused.v1"),
+    ):
+        amounts = f"limit: {{epsilon: {epsilon}, delta: 1e-9, own_delta: 0}}"
+        limit = f"  - {{id: a, {amounts}, orders: [{order}]}}\n"
+        book = hospital(limit, neighbouring="add_or_remove_one")
+        assert book.grant(tuned).type == answer
+    steps = {"kind": "gaussian", "sensitivity": "1", "scale": "1.1", "count": 600}
+    path = line.file("q.json", [steps | {"sampling": {"poisson": "0.01"}}])
+    assert "saves nothing" not in line("compose", path, "--delta", "1e-6", "--plan")
 
 
 def test_a_list_or_a_tree_is_composed_as_it_stands(line: Line) -> None:

@@ -12,10 +12,12 @@ from support import hospital
 
 from accountant.budget.errors import Invalid
 from accountant.privacy.composition.plan import proved, tight
+from accountant.privacy.conversions import intercept
 from accountant.privacy.filters import RENYI
 from accountant.privacy.inverse import least_epsilon
 from accountant.privacy.losses import pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
+from accountant.privacy.mechanisms.amounts import millionths_up
 from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.units import SURE, Currency, charge_of, total
 
@@ -77,6 +79,24 @@ def test_a_plan_of_training_is_charged_as_its_steps_where_they_cost_less() -> No
     assert found.objections == ()
     assert 0 <= alone[Currency.tau(10)] - found.charge[Currency.tau(10)] <= 1000
     assert found.charge.amount(Currency.EPSILON) == "2"
+
+
+def test_a_plan_is_charged_as_its_parts_where_gates_know_more() -> None:
+    """Of 66 tuned runs no pair is known, and order 37 holds less than the whole orders at which a
+    plan is verified: the plan has to state more, and costs the gate no more than its runs.
+    """
+    run = {"kind": "gaussian", "sensitivity": "1", "scale": "15.82"}
+    tuned = {"kind": "repeat_and_select", "mechanism": run, "mean": "10", "count": 66}
+    delta = Fraction(1, 10**9)
+    needed = proved([parse(tuned)], ADD, delta)
+    assert needed is not None
+    body = plan(tuned, epsilon=millionths_up(needed), delta="1e-9")
+    alone = price(parse(tuned), ADD, (37,)).charge[Currency.tau(37)]
+    held = Fraction(alone, 10**15) + intercept(Fraction(37), delta)
+    assert held < needed < held * Fraction(10_002, 10_000)
+    found = price(parse(body), ADD, (37,))
+    assert found.objections == ()
+    assert found.charge[Currency.tau(37)] <= alone
 
 
 def test_a_plan_that_states_more_than_its_parts_costs_what_they_do() -> None:
