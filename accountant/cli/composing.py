@@ -251,9 +251,10 @@ def _limits_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
             orders = _orders(gate, Limit(epsilon, Fraction(delta), own_delta))
             found[gate.name] = {"epsilon": show(units, EPSILON), "delta": plain(delta)} | orders
     best = least_at_one_order(Fraction(delta), own_delta, total_at) if own_delta < delta else None
-    if best is not None and (units := units_up(best[0], EPSILON)) is not None:
-        at = {"epsilon": show(units, EPSILON), "order": decimal_of(best[1])}
-        found[RENYI.name] |= {"at_one_order": at}
+    at = None if best is None else units_up(best[0], EPSILON)
+    if best is not None and at is not None:
+        stated = {"epsilon": show(at, EPSILON), "order": decimal_of(best[1])}
+        found[RENYI.name] |= {"at_one_order": stated}
     return found
 
 
