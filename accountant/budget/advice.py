@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
 from typing import Any, Final
 
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from accountant.budget.commands import AskGrant, OpenSparseVector
@@ -148,7 +149,7 @@ class _Trials:
 
         def refused(count: int) -> bool:
             per = tuple(_times(each, count) for each in priced.per)
-            many = priced._replace(charge=_times(priced.charge, count), per=per)
+            many = replace(priced, charge=_times(priced.charge, count), per=per)
             return not self._admits(self._asked.costs.at([many]))
 
         guess = how_many(self._state, self._at(one))
@@ -222,7 +223,7 @@ class _Trials:
     def _priced_at(self, charge: Charge) -> Costs:
         """Return the costs at another price of the one mechanism."""
         [priced] = self._asked.priced
-        return self._asked.costs.at([priced._replace(charge=charge, per=())])
+        return self._asked.costs.at([replace(priced, charge=charge, per=())])
 
     def _at(self, costs: Costs) -> Request:
         """Return the request at other costs."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from accountant.ledger.events import to_keep, written
 from accountant.privacy.mechanisms import Priced
 from accountant.privacy.mechanisms.further_units import Units
-from accountant.privacy.units import NOTHING, Charge, total
+from accountant.privacy.units import NOTHING, Axis, Charge, total
 
 Per = tuple[tuple[str, Charge], ...]
 """Charges by the name of the further unit, sorted."""
@@ -48,6 +50,25 @@ class Bill(NamedTuple):
     def _beyond(self, other: Bill, unit: str) -> Charge | None:
         booked = other.to(unit)
         return self.to(unit).on(booked.axis).beyond(booked)
+
+
+def charge_written(charge: Charge) -> bytes:
+    """Return the canonical bytes of a charge, as events hold it."""
+    if any(charge.infinite) or not charge.axis:
+        return to_keep(written(charge.to_json()))
+    spelled, places = _spelled(charge.axis)
+    finite = charge.finite
+    return spelled % tuple([finite[place] for place in places])
+
+
+@lru_cache(maxsize=1024)
+def _spelled(axis: Axis) -> tuple[bytes, tuple[int, ...]]:
+    """Return the canonical bytes of a charge on ``axis`` with gaps for the amounts, and the places
+    of these on the axis, in the order of the gaps.
+    """
+    names = Charge.over(axis, [0] * len(axis)).to_json()
+    gaps = written(dict.fromkeys(names, "%d"))
+    return gaps, tuple(sorted(range(len(axis)), key=list(names).__getitem__))
 
 
 def per_in(body: Mapping[str, Any], field: str = "per") -> Per:

@@ -8,11 +8,12 @@ from copy import copy
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
 from orjson import Fragment
 
 from accountant.budget.accounts.arrays import FEW
 from accountant.budget.accounts.classes import MOST as MOST_CLASSES
-from accountant.budget.bill import bill_of
+from accountant.budget.bill import bill_of, charge_written
 from accountant.budget.commands import (
     AskGrant,
     Command,
@@ -116,7 +117,7 @@ class Costs:
         self.mechanisms, self.priced, self.units = tuple(mechanisms), tuple(priced), units
         self.bill = bill_of(self.priced, units)
         self.total = self.bill.total
-        self.written = to_keep(written(self.total.to_json()))
+        self.written = charge_written(self.total)
         """The total as events hold it."""
         self.kinds = kinds_of(self.mechanisms)
         """All kinds, also those that others are made of."""
@@ -144,7 +145,7 @@ class Costs:
     def unbounded(self) -> Costs:
         """The same at a loss without bound in every currency."""
         lost = charge_of(UNBOUNDED, 1, self.total.orders)
-        return self.at(p._replace(charge=lost, per=()) for p in self.priced)
+        return self.at(replace(p, charge=lost, per=()) for p in self.priced)
 
     def at(self, priced: Iterable[Priced]) -> Costs:
         """Return the same at other prices."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import reduce
+from math import gcd
 from threading import RLock
 from typing import Final
 
@@ -111,7 +112,26 @@ def square(value: Number) -> Number:
     if isinstance(value, Real):
         return value * value
     above, below = value.as_integer_ratio()
-    return Fraction(above * above, below * below)
+    return _in_lowest_terms(above * above, below * below)
+
+
+def ratio(above: int, below: int) -> Fraction:
+    """Return ``above / below``, of which ``below`` is positive."""
+    common = gcd(above, below)
+    return _in_lowest_terms(above // common, below // common)
+
+
+def _in_lowest_terms(above: int, below: int) -> Fraction:
+    """Return a fraction of numbers without a common divisor, which the class would look for."""
+    found = object.__new__(Fraction)
+    _set_above(found, above)
+    _set_below(found, below)
+    return found
+
+
+_set_above, _set_below = (
+    Fraction.__dict__[name].__set__ for name in ("_numerator", "_denominator")
+)
 
 
 def sqrt(value: Number) -> Real:
@@ -159,14 +179,14 @@ def ceilings(values: Iterable[Number | None], scales: Iterable[int]) -> list[int
         before, ctx.prec = ctx.prec, FIRST_BITS  # twice as fast as ctx.workprec
         try:
             for value, scale in zip(values, scales, strict=False):
-                if isinstance(value, Real):
+                if value is None:
+                    found.append(None)
+                elif isinstance(value, Real):
                     whole = (value.ball() * scale).ceil().unique_fmpz()
                     found.append(_with_more_bits(value, scale) if whole is None else int(whole))
-                elif value is None:
-                    found.append(None)
                 else:
                     above, below = value.as_integer_ratio()
-                    found.append(-(-above * scale // below))
+                    found.append(-(-above * scale // below) if above else 0)
         finally:
             ctx.prec = before
     return found

@@ -12,9 +12,11 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
-from flint import arb
+from flint import arb, ctx
+from msgspec import Struct
+from msgspec.structs import replace
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number, Real, ball, kept
@@ -33,7 +35,7 @@ def order_of(value: Fraction) -> Order:
     return value.numerator if value.denominator == 1 else value
 
 
-class Curve(NamedTuple):
+class Curve(Struct, frozen=True):
     """The divergence ``at`` each order, and the curves that follow from it."""
 
     at: Callable[[Order], Number | None]
@@ -96,7 +98,7 @@ def combined(combine: Combine, curves: Sequence[Curve]) -> Curve:
 def least_of(curves: Sequence[Curve]) -> Curve:
     """Return the least of several curves of one mechanism."""
     mirror = next((curve.mirror for curve in curves if curve.mirror), None)
-    return combined(least_known, curves)._replace(mirror=mirror)
+    return replace(combined(least_known, curves), mirror=mirror)
 
 
 def sum_of(curves: Sequence[Curve]) -> Curve:
@@ -118,7 +120,7 @@ def _of_list(combine: Combine, curves: Sequence[Curve]) -> Curve:
     found = combined(combine, curves)
     if len(mirrors) < len(curves):
         return found
-    return found._replace(mirror=lambda: _of_list(combine, [mirror() for mirror in mirrors]))
+    return replace(found, mirror=lambda: _of_list(combine, [mirror() for mirror in mirrors]))
 
 
 def no_curve(size: int = 1) -> Curve:
@@ -158,12 +160,34 @@ def remembered(curve: Curve) -> Curve:
             found[order] = kept(value.ball) if isinstance(value, Real) else value
         return found[order]
 
-    return curve._replace(at=at)
+    return replace(curve, at=at)
 
 
 def exactly(order: Order) -> int | arb:
     """Return the order as balls are multiplied with it."""
-    return order if isinstance(order, int) else ball(order)
+    return order if isinstance(order, int) else around(order)[0]
+
+
+_around: dict[int, tuple[Order, int, tuple[arb, arb, arb]]] = {}
+"""The orders that were asked for last, by identity, each with the bits and what ``around`` found: a
+policy asks at the same ones for as long as it is in force.
+"""
+_MOST_AROUND: Final = 64
+
+
+def around(order: Order) -> tuple[int | arb, int | arb, int | arb]:
+    """Return the order a, a - 1 and 2 a - 1, as balls are multiplied with them."""
+    if isinstance(order, int):
+        return order, order - 1, 2 * order - 1
+    known = _around.get(id(order))
+    if known is not None and known[0] is order and known[1] == ctx.prec:
+        return known[2]
+    a = ball(order)
+    found = a, a - 1, 2 * a - 1
+    if len(_around) >= _MOST_AROUND:
+        _around.clear()
+    _around[id(order)] = order, ctx.prec, found
+    return found
 
 
 def along_chords(whole: Callable[[int], Number | None]) -> Callable[[Order], Number | None]:
@@ -238,9 +262,9 @@ def curve_of_pure(epsilon: Number) -> Curve:
 
     def at(order: Order) -> Number:
         def divergence() -> arb:
-            e, a = ball(epsilon), exactly(order)
-            more, less = (-(2 * a - 1) * e).exp().log1p(), (-e).exp().log1p()
-            return e + (more - less) / (a - 1)
+            e, (_, less_one, twice) = ball(epsilon), around(order)
+            more, less = (-twice * e).exp().log1p(), (-e).exp().log1p()
+            return e + (more - less) / less_one
 
         return Real(divergence)
 
@@ -258,15 +282,14 @@ def curve_of_laplace(epsilon: Fraction, *, vector: bool = False) -> Curve:
 
     def at(order: Order) -> Number:
         def divergence() -> arb:
-            e, a = ball(epsilon), exactly(order)
-            twice = 2 * a - 1
-            share = (a + (a - 1) * (-twice * e).exp()) / twice
-            return e + share.log() / (a - 1)
+            e, (a, less_one, twice) = ball(epsilon), around(order)
+            share = (a + less_one * (-twice * e).exp()) / twice
+            return e + share.log() / less_one
 
         return Real(divergence)
 
     found = mirrored(at, lambda size: curve_of_laplace(epsilon * size, vector=vector))
-    return found._replace(mirror=lambda: curve_of_pure(epsilon)) if vector else found
+    return replace(found, mirror=lambda: curve_of_pure(epsilon)) if vector else found
 
 
 def curve_of_rho(rho: Number) -> Curve:

@@ -23,6 +23,7 @@ from typing import Final
 
 import numpy as np
 from flint import arb, arb_poly, ctx
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from accountant.privacy import balls
@@ -47,7 +48,8 @@ def curve_of_gaussian(rho: Number, *, discrete: bool = False, vector: bool = Fal
     known that dominates it: by itself it is mirrored on a sample, in a list it is not amplified.
     """
     plain = curve_of_rho(rho)
-    return plain._replace(
+    return replace(
+        plain,
         group=lambda size: curve_of_gaussian(rho * size * size, discrete=discrete, vector=vector),
         mirror=None if discrete and vector else lambda: plain,
         again=lambda rate: curve_of_poisson(rho, rate, discrete=discrete),

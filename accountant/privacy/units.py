@@ -328,16 +328,19 @@ def amounts_in(body: dict[str, Any]) -> dict[str, str]:
 
 def total(charges: Iterable[Charge]) -> Charge:
     """Return the sum of charges; a sum past ``LARGEST`` is infinite."""
-    first, *more = list(charges) or [NOTHING]
-    return (sum(more, start=first) if more else first).saturated()
+    each = list(charges)
+    if len(each) == 1:  # as of most requests
+        return each[0].saturated()
+    return sum(each[1:], start=each[0]).saturated() if each else NOTHING
 
 
 def charge_of(loss: Loss, count: int, orders: Orders = ()) -> Charge:
     """Return ``count`` invocations of ``loss``, each rounded up, to at least one unit of everything
     but delta. Amounts past ``LARGEST`` units are booked as infinite.
     """
-    losses = loss.epsilon, loss.delta, loss.squares, loss.rho, loss.mu_squared
-    values = (*losses, *map(loss.curve.at, orders)) if orders else losses
+    values = [loss.epsilon, loss.delta, loss.squares, loss.rho, loss.mu_squared]
+    if orders:
+        values += map(loss.curve.at, orders)
     units = balls.ceilings(values, chain((10**9,), repeat(10**15)))
     delta, units[1] = units[1], 1
     if 0 in units:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from orjson import Fragment
 
 from accountant.budget import commands as ask
-from accountant.budget.bill import Bill, bill_of
+from accountant.budget.bill import Bill, bill_of, charge_written
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import Command, Envelope, command_from_json
 from accountant.budget.decide import approving
@@ -39,7 +39,7 @@ from accountant.budget.request import check_classes, price_all, selected
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
 from accountant.budget.waiting.asked import Waiting
-from accountant.ledger.events import rfc3339, written
+from accountant.ledger.events import rfc3339
 from accountant.privacy.losses import Loss
 from accountant.privacy.mechanisms import Mechanism, SparseVector, further_units
 from accountant.privacy.units import NOTHING as NO_CHARGE
@@ -330,7 +330,7 @@ def _late(state: State, asked: Envelope, grant: Grant | Settled, now: int) -> li
 
 
 def _charged(bill: Bill) -> Body:
-    return {"charge": Fragment(written(bill.total.to_json()))} | bill.written()
+    return {"charge": Fragment(charge_written(bill.total))} | bill.written()
 
 
 SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Outcome]]]] = {

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from flint import arb
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -66,7 +67,7 @@ class Noise(Sensitive):
         if isinstance(stated, Norms):
             stated = getattr(stated, self.norm)
         width, scale = stated.as_integer_ratio(), self.scale.as_integer_ratio()
-        return Fraction(width[0] * scale[1], width[1] * scale[0])
+        return balls.ratio(width[0] * scale[1], width[1] * scale[0])
 
 
 class Laplace(Noise):
@@ -91,8 +92,12 @@ class Laplace(Noise):
     def loss(self, stated: Relation) -> Loss:
         """Return a pure loss of sensitivity / scale, exactly."""
         epsilon = self.ratio
-        rho = Real(lambda: ball(epsilon) + (-ball(epsilon)).expm1())
-        return pure(epsilon, rho=rho, curve=curve_of_laplace(epsilon, vector=self.vector))
+
+        def rho() -> arb:
+            e = ball(epsilon)
+            return e + (-e).expm1()
+
+        return pure(epsilon, rho=Real(rho), curve=curve_of_laplace(epsilon, vector=self.vector))
 
 
 class DiscreteLaplace(Noise):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ class Verdict(StrEnum):
     UNCLAIMED = "unclaimed"
 
 
-class Priced(NamedTuple):
+class Priced(Struct, frozen=True):
     """The ``charge`` of all invocations, booked in any case, and ``objections`` to a request."""
 
     charge: Charge
