@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from accountant.budget import batches
 from accountant.budget.batches import Gathered, OpenBatch
@@ -79,7 +81,7 @@ def follow(state: State, data: bytes) -> None:
     apply(state, read(state, Event.from_bytes(data), data))
 
 
-class _Undo(NamedTuple):
+class _Undo(Struct, frozen=True, gc=False):
     """What ``rollback`` needs to take one outcome back."""
 
     change: Change
@@ -209,7 +211,7 @@ def read(state: State, event: Event, data: bytes | None = None) -> Outcome:
 def _reserve(state: State, event: Event) -> Reserve:
     reserve = _grant(state, event, event.by, event.body["command"])
     unlocks = state.adopted is not None and state.adopted.policy.unlocking
-    return reserve._replace(arriving=reserve.grant.selection if unlocks else None)
+    return replace(reserve, arriving=reserve.grant.selection if unlocks else None)
 
 
 def _grant(state: State, event: Event, by: str, command: dict[str, Any]) -> Reserve:

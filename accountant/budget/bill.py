@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from accountant.ledger.events import to_keep, written
 from accountant.privacy.mechanisms import Priced
@@ -15,7 +17,7 @@ Per = tuple[tuple[str, Charge], ...]
 """Charges by the name of the further unit, sorted."""
 
 
-class Bill(NamedTuple):
+class Bill(Struct, frozen=True, gc=False):
     """The charge ``total`` to one privacy unit; in ``per`` those to further units that differ."""
 
     total: Charge

@@ -100,7 +100,7 @@ class Arrive(NamedTuple):
         _leave(state, before)
 
 
-class Reserve(NamedTuple):
+class Reserve(Struct, frozen=True, gc=False):
     """Open a grant for ``purpose``, from ``allotment`` if it names one; ``grant`` has no bookings
     yet.
     """
@@ -277,7 +277,7 @@ class Count(NamedTuple):
     def fold(self, state: State, entry: Entry) -> Grant:
         """Set the counts."""
         grant = state.open[self.grant]
-        counted = grant._replace(positives=self.positives, negatives=self.negatives)
+        counted = replace(grant, positives=self.positives, negatives=self.negatives)
         state.grants.keep(counted)
         return grant
 

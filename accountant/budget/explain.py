@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.batches import as_single
 from accountant.budget.bill import per_in
@@ -160,5 +162,5 @@ def _compared(rule: Rule, told: Told) -> Compared | None:
     seen: Mapping[str, Any] = body.get("rules", {})
     if rule.id in seen or rule.applies(told):
         compared = rule.compared(rule.id in codes, seen.get(rule.id))
-        return compared._replace(code=codes.get(rule.id, compared.code))
+        return replace(compared, code=codes.get(rule.id, compared.code))
     return None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 import orjson
+from msgspec import Struct
 
 from accountant.budget.bill import Bill, Per
 from accountant.budget.columns import Take, growing, raw
@@ -91,7 +92,7 @@ _MOST_OWNERS: Final = 1 << _DATASET - _OWNER
 _CHUNK: Final = 1024
 
 
-class Grant(NamedTuple):
+class Grant(Struct, frozen=True, gc=False):
     """An open reservation. ``bookings`` are the accounts that hold it."""
 
     id: str
@@ -115,8 +116,22 @@ class Grant(NamedTuple):
 
     def holding(self, bookings: Bookings) -> Grant:
         """Return the grant that holds these. It is kept without what is derived of its cells."""
-        about = self.id, self.by, self.on, self.selection.bare(), *self[4:9]
-        return Grant(*about, bookings, *self[10:])
+        return Grant(
+            self.id,
+            self.by,
+            self.on,
+            self.selection.bare(),
+            self.command,
+            self.total,
+            self.opened,
+            self.expires,
+            self.sequence,
+            bookings,
+            self.session,
+            self.positives,
+            self.negatives,
+            self.per,
+        )
 
     @property
     def bill(self) -> Bill:

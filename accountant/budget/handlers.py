@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from msgspec.structs import replace as changed
+
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.classes import Classes
 from accountant.budget.accounts.epochs import (
@@ -177,7 +179,7 @@ def _widen(
             if key not in holding and key.unit not in spans:
                 charge = grant.bill.to(key.unit)
                 state.to_change(key).book(new, charge, reserve=False, now=now)
-    state.grants.keep(grant._replace(selection=grant.selection | new))
+    state.grants.keep(changed(grant, selection=grant.selection | new))
 
 
 def _register_dataset(state: State, event: Event) -> None:
@@ -242,7 +244,7 @@ def _come_in(state: State, adopted: Adopted, before: Dataset, after: Dataset, no
     for grant in list(state.open.values()):
         kept = tuple(pair for pair in grant.bookings if pair[0] not in into)
         if len(kept) < len(grant.bookings):
-            state.grants.keep(grant._replace(bookings=kept))
+            state.grants.keep(changed(grant, bookings=kept))
 
 
 def _adopt_policy(state: State, event: Event) -> None:
@@ -311,7 +313,7 @@ def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
     for grant in list(state.open.values()):
         also = tuple((keys[key], booked) for key, booked in grant.bookings if key in keys)
         if also:
-            state.grants.keep(grant._replace(bookings=grant.bookings + also))
+            state.grants.keep(changed(grant, bookings=grant.bookings + also))
     return bool(keys)
 
 
@@ -390,7 +392,7 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
             if held_in == key:  # it may be among the spending of lost events
                 account.release(state.cells(key.unit, grant.selection), booked, now)
                 kept = tuple(pair for pair in grant.bookings if pair[0] != key)
-                state.grants.keep(grant._replace(bookings=kept))
+                state.grants.keep(changed(grant, bookings=kept))
     account.lift(least, now)
 
 

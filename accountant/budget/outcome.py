@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import orjson
+from msgspec import Struct
 
 from accountant.ledger.events import MAX_BYTES, Entry, Event, EventTooLarge, rfc3339, written
 
@@ -51,7 +52,7 @@ class Change(Protocol):
         """Undo the change, which must be the last one made."""
 
 
-class Outcome(NamedTuple):
+class Outcome(Struct, frozen=True, gc=False):
     """One event that answers a command, or an item of a batch."""
 
     entry: Entry

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from msgspec.structs import replace
+
 from accountant.budget.apply import apply, read
 from accountant.budget.state import State
 from accountant.ledger.events import Event
@@ -62,7 +64,7 @@ class Followed:
             event = Event.from_bytes(row.body)
             outcome = read(state, event, row.body)
             # Nobody asks here again, so that the state need not keep idempotency keys.
-            apply(state, outcome if outcome.batch is not None else outcome._replace(key=None))
+            apply(state, outcome if outcome.batch is not None else replace(outcome, key=None))
             opened = texts.opened(event)
             self.history.add(state, opened)
             self.custody.add(opened, row)

@@ -12,6 +12,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support import (
     NON_PRIVATE,
     SECOND,
@@ -291,7 +292,7 @@ def test_a_deep_command_is_kept() -> None:
     for _ in range(62):
         deep = {"in": deep}
     canonical({"command": deep})
-    book.state.grants.keep(grant._replace(command=canonical(deep)))
+    book.state.grants.keep(replace(grant, command=canonical(deep)))
     taken_up(book.state)
 
 

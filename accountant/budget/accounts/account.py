@@ -44,9 +44,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import add, sub
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from accountant.budget.accounts.classes import Space
 from accountant.budget.accounts.growing import Growth
@@ -55,7 +56,7 @@ from accountant.budget.population.selection import Selection
 from accountant.privacy.units import LARGEST, SURE, Axis, Charge, Currency
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True, gc=False):
     """The state of an account before a booking, for ``go_back``."""
 
     flat: bool

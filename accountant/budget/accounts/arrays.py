@@ -21,6 +21,13 @@ to look at all of so few cells by arithmetic, which does not.
 """
 
 
+def is_few(selection: Selection) -> bool:
+    """Return whether it is one box of few cells with gaps: these are picked by their places in the
+    flat array, a fourth of the time of an index for each axis.
+    """
+    return len(selection.boxes) == 1 and not selection.views and size_of(selection) <= FEW
+
+
 def add_to(cells: Integers, inside: Integers, column: Sequence[int], sign: int) -> None:
     """Add a charge to the classes ``inside``."""
     for row, amount in enumerate(column):
@@ -37,6 +44,10 @@ def add_to_cells(cells: Integers, selection: Selection, column: Sequence[int], s
             by = -by
         if size <= FEW and not selection.views:
             cells += by * selection.mask(cells.shape[1:])
+            return
+        if is_few(selection) and cells.flags.c_contiguous:
+            spots, flat = selection.spots(len(column), cells.shape[1:]), cells.reshape(-1)
+            flat[spots] += by.reshape(-1, 1)
             return
         for layout in selection.layouts:
             if layout.views:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from accountant.budget.accounts.arrays import FEW
+from accountant.budget.accounts.arrays import FEW, is_few
 from accountant.budget.accounts.classes import Cell, Classes, Met, Space
 from accountant.budget.accounts.numbering import Shape
 from accountant.budget.accounts.part import Integers, Part
@@ -101,13 +101,14 @@ class Held:
         cells = self._cells
         if cells is None or len(selection.boxes) != 1 or self.classes is not None:
             return None
-        [layout] = selection.layouts
-        if cells.size <= FEW * self.rows:
-            if not layout.views:
+        if cells.size > FEW * self.rows:
+            if is_few(selection):
+                return cells.reshape(-1)[selection.spots(self.rows, self.shape)]
+            if size_of(selection) > FEW:
                 return None
-        elif size_of(selection) > FEW:
+        elif not selection.views:
             return None
-        return cells[layout.in_all].reshape(self.rows, -1)
+        return cells[selection.layouts[0].in_all].reshape(self.rows, -1)
 
     def few(self, selection: Selection) -> Integers | None:
         """Return all finite sums (rows, cells) without the sums of everyone, far below zero outside

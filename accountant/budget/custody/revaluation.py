@@ -133,7 +133,7 @@ class Corrections:
         names = {name for name, _ in (*booked.per, *more.per)}
         each = ((name, booked.bill.to(name) + more.to(name)) for name in sorted(names))
         after = Bill.of(booked.charge + more.total, each)
-        self.booked[booked.event] = Booked(booked.facts, *after)
+        self.booked[booked.event] = Booked(booked.facts, after.total, after.per)
 
     def due(self, state: State) -> list[Booked]:
         """Return the charges that are too low by the bounds of the state's version."""

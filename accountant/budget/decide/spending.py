@@ -102,7 +102,7 @@ def commit(state: State, asked: Envelope, command: ask.CommitGrant, now: int) ->
     held = _still_open(grant, now)
     listed = command.mechanisms
     bill = held.bill if listed is None else _part(state, held, listed)
-    change, back = End(held.id, "committed", *bill), held.total - bill.total
+    change, back = End(held.id, "committed", bill.total, bill.per), held.total - bill.total
     body = _charged(bill) | _trusted(state, asked, back, now)
     return [outcome(state, asked, COMMITTED, now, body, change)]
 
@@ -195,7 +195,7 @@ def expire(state: State, asked: Envelope, command: ask.ExpireGrant, now: int) ->
     grant = state.grant(command.grant)
     if not isinstance(grant, Grant) or not grant.due(now):
         raise Conflict("not-due", f"grant {grant.id} is not open past its time")
-    change = End(grant.id, "expired", *grant.bill)
+    change = End(grant.id, "expired", grant.total, grant.per)
     return [outcome(state, asked, EXPIRED, now, _charged(grant.bill), change)]
 
 
@@ -230,7 +230,9 @@ def close(state: State, asked: Envelope, command: ask.CloseSparseVector, now: in
     bill = _realised(state, held)
     trusted = _trusted(state, asked, held.total - bill.total, now)
     body = _charged(bill) | trusted | {"positives": held.positives, "negatives": held.negatives}
-    return [outcome(state, asked, CLOSED, now, body, End(held.id, "committed", *bill))]
+    return [
+        outcome(state, asked, CLOSED, now, body, End(held.id, "committed", bill.total, bill.per))
+    ]
 
 
 def _realised(state: State, grant: Grant) -> Bill:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial, reduce
+from math import prod
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -97,6 +98,8 @@ Side = range | frozenset[int]
 """Positions on a dimension, at least one; a range wherever they have no gap."""
 Box = tuple[Side, ...]
 Index = tuple[Any, ...]
+Spots = tuple[int, tuple[int, ...], NDArray[np.intp]]
+"""Rows and shape of an array, and what ``Selection.spots`` returns for it."""
 
 
 class Layout(NamedTuple):
@@ -149,6 +152,7 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
     _views: bool | None = None
     _mask: NDArray[np.int64] | None = None
     _outside: NDArray[np.int64] | None = None
+    _spots: tuple[Spots, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
@@ -166,7 +170,7 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
 
     def bare(self) -> Selection:
         """Return the same cells without layouts and masks, which take several kilobytes."""
-        if self.everyone or (self._layouts is None and self._mask is None):
+        if self.everyone or not (self._layouts or self._spots or self._mask is not None):
             return self
         if self._bare is None:
             force_setattr(self, "_bare", Selection(False, self.boxes))
@@ -206,6 +210,32 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
             return found
         return self._layouts
 
+    def spots(self, rows: int, shape: tuple[int, ...]) -> NDArray[np.intp]:
+        """Return where the cells of the one box, which are few, are in an array of ``rows`` over
+        all cells that is looked at as flat: (rows, cells), those of a row ascending.
+        """
+        for of, over, known in self._spots:
+            if of == rows and over == shape:
+                return known
+        if self._spots:
+            first = self._spots[0][2][0]
+        else:
+            [box] = self.boxes
+            first = np.array(_places(box, shape), dtype=np.intp)
+        found: NDArray[np.intp] = first + _beginnings(rows, prod(shape))
+        force_setattr(self, "_spots", (*self._spots[:3], (rows, shape, found)))
+        return found
+
+    def cell(self, at: int) -> tuple[int, ...]:
+        """Return the cell at the place ``at`` of the one box, in row-major order."""
+        [box] = self.boxes
+        found = []
+        for side in reversed(box):
+            at, place = divmod(at, len(side))
+            found.append(ordered(side)[place])
+        found.reverse()
+        return tuple(found)
+
     def mask(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Return 1 at the selected cells of an array of ``shape``, 0 elsewhere; made once."""
         found = self._mask
@@ -225,6 +255,21 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
     def __or__(self, other: Selection) -> Selection:
         """Return the union of both, which must be disjoint."""
         return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
+
+
+def _places(box: Box, shape: tuple[int, ...]) -> list[int]:
+    """Return the places of a box in row-major order."""
+    found = [0]
+    for side, size in zip(box, shape, strict=True):
+        positions = ordered(side)
+        found = [before * size + position for before in found for position in positions]
+    return found
+
+
+@lru_cache(maxsize=1_024)
+def _beginnings(rows: int, cells: int) -> NDArray[np.intp]:
+    """Return where each row of an array over all cells begins if it is looked at as flat."""
+    return (np.arange(rows, dtype=np.intp) * cells).reshape(-1, 1)
 
 
 def _has_gaps(box: Box) -> bool:

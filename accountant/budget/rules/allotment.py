@@ -26,6 +26,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
+from msgspec.structs import replace
 from pydantic import AfterValidator, Field
 
 from accountant.budget.rules.base import Compared, Finding, Rule, RuleId, Told, View
@@ -198,7 +199,7 @@ class AllotmentRule(LimitRule):
             return super().words(compared, told)
         text = _CLOSED[closed].format(client=told.event.by, until=self.until)
         text = f"allotment {self.id} {text}: ask without it for the common part"
-        return self.finding(compared._replace(code=CLOSED), text)
+        return self.finding(replace(compared, code=CLOSED), text)
 
     def place_in_words(self, place: tuple[str, str, str], people: Population) -> str:
         """Describe an account of the allotment."""

@@ -64,7 +64,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class Compared(NamedTuple):
+class Compared(Struct, frozen=True):
     """The comparison of one rule with one request. ``seen`` is what the event keeps of it: a JSON
     value, nothing that the command or the policy already says; None if there is nothing.
     """
@@ -381,7 +381,7 @@ class Rule(Strict):
 
     def finding(self, compared: Compared, text: str, **numbers: Any) -> Finding:
         """Build a ``Finding`` of this rule."""
-        return Finding(*compared[:4], text, numbers)
+        return Finding(compared.rule, compared.action, compared.fired, compared.code, text, numbers)
 
 
 class Scoped(Rule):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from accountant.budget.accounts.unlocking import unlocked, whole
 from accountant.budget.rules.base import Compared, Used
 from accountant.privacy.units import INFINITE
@@ -63,7 +65,7 @@ def cut(found: Sequence[Compared], limits: Collection[str], most: int) -> list[C
             listed, more = beside[:left], len(beside[left:])
             seen = {name: value for name, value in one.seen.items() if name != "beside"}
             seen |= {"beside": listed} if listed else {}
-            kept.append(one._replace(seen=seen | ({"more": more} if more and most else {})))
+            kept.append(replace(one, seen=seen | ({"more": more} if more and most else {})))
             left -= len(listed)
         else:
             kept.append(one)
@@ -86,7 +88,7 @@ def _kept(one: Used, peak: Peak, *, beside: bool) -> Kept:
     if not any(locked):
         return peak_kept(peak)
     rest = [None if u is None else u - each for u, each in zip(peak.used, locked, strict=True)]
-    return peak_kept(peak._replace(used=tuple(rest))) | {"locked": list(map(str, locked))}
+    return peak_kept(replace(peak, used=tuple(rest))) | {"locked": list(map(str, locked))}
 
 
 def _spent(epoch: Epoch, peak: Peak) -> tuple[tuple[bool, int], ...]:

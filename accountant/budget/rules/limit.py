@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
+from msgspec.structs import replace
 from pydantic import Field, model_validator
 
 from accountant.budget.accounts.spans import Window
@@ -224,7 +225,7 @@ class LimitRule(Amounts):
         fired = compared.fired and not relaxed
         numbers, text = self._sides(epoch, compared.seen, fired, told)
         if relaxed:
-            compared = compared._replace(action="flag")
+            compared = replace(compared, action="flag")
             text += f"; it fits only so: the usual limit is {self.limit.epsilon:f}" + (
                 f" and delta {self.limit.delta:f}" if self.limit.delta else ""
             )

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from accountant.budget.apply import apply, read
 from accountant.budget.state import State
 from accountant.ledger.events import Event
@@ -83,7 +85,7 @@ def walk(
                 reader.comes(state, event)
         outcome = read(state, event, row.body)
         # Nobody asks here again, so that the state need not keep idempotency keys.
-        apply(state, outcome if outcome.batch is not None else outcome._replace(key=None))
+        apply(state, outcome if outcome.batch is not None else replace(outcome, key=None))
         seen += 1
         if reader is not None:
             reader.came(state, event, inside=opened)
