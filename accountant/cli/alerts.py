@@ -52,7 +52,7 @@ def list_alerts(
         sentence = orjson.loads(row.said)["sentence"] if row.attempts or not row.delivered else ""
         told = sentence or f"{row.name} (covered by a graver one)"
         table.add_row(rfc3339(row.seen)[:16], row.channel, common.plain(told), _delivery(row))
-    common.out.print(table)
+    common.show_table(table)
 
 
 def _delivery(row: AlertRow) -> str:

@@ -57,7 +57,7 @@ def show_accounts(document: dict[str, Any]) -> None:
             table.add_row(*map(common.plain, cells), style="red" if balance["over"] else None)
             names = ["", ""]
         table.add_section()
-    common.out.print(table)
+    common.show_table(table)
     for line in document["accounts"]:
         if len(line["ladder"]) > 1:
             used = ", ".join(f"{rung['gate']} {rung['used']}" for rung in line["ladder"])

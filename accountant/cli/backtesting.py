@@ -114,18 +114,18 @@ def _show(tested: Backtest, total: Tally, changed: list[Compared], days: int) ->
         table.add_row(
             _WORDS[then], _WORDS[now], f"{count:,}", style=None if then == now else "bold"
         )
-    common.out.print(table)
+    common.show_table(table)
     if changed:
         table = Table("client", "would be", "requests", title="who would be answered otherwise")
         for (by, told), count in total.clients.most_common(common.SHOWN):
             table.add_row(common.plain(by), _WORDS[told], f"{count:,}")
-        common.out.print(table)
+        common.show_table(table)
         table = Table("event", "client", "dataset", "was", "would be", "because of rule")
         for one in changed[: common.SHOWN]:
             cells = one.by, one.dataset, _WORDS[one.then.outcome], _WORDS[one.now.outcome]
             reason = one.now.rule or one.then.rule or ""
             table.add_row(str(one.sequence), *map(common.plain, (*cells, reason)))
-        common.out.print(table)
+        common.show_table(table)
         if len(changed) > common.SHOWN:
             common.show(f"and {len(changed) - common.SHOWN:,} others (--json lists all)")
     for rule, used in tested.most_used().items():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from accountant import __version__
@@ -35,6 +36,8 @@ SHOWN = 50
 _CHOSEN: ContextVar[Settings] = ContextVar("settings")
 
 out = Console()
+_PIPE = Console(width=10_000)
+"""Wider than any table."""
 errors = Console(stderr=True, soft_wrap=True)
 
 app = typer.Typer(
@@ -183,6 +186,13 @@ def plain(text: str) -> Text:
 def show(text: str, style: str | None = None, *, soft_wrap: bool = False) -> None:
     """Print ``plain`` text on standard output; into a file or a pipe each line as it is."""
     out.print(plain(text), style=style, soft_wrap=soft_wrap or not out.is_terminal)
+
+
+def show_table(table: Table) -> None:
+    """Print a table; into a file or a pipe, which have no width, as wide as it is, unless
+    ``COLUMNS`` says how wide they are.
+    """
+    (out if out.is_terminal or "COLUMNS" in os.environ else _PIPE).print(table)
 
 
 def say(text: str, style: str | None = None) -> None:

@@ -220,7 +220,7 @@ def _show(document: dict[str, Any]) -> None:
             lower = f"at least {row['lower']}" if "lower" in row else ""
             asked = {"epsilon": document.get("epsilon"), "delta": document.get("delta")} | row
             table.add_row(f"({name})", asked["epsilon"], asked["delta"], lower)
-    common.out.print(table)
+    common.show_table(table)
     common.out.print(f"In brackets: {FIXED}", highlight=False)
     for objection in document["objections"]:
         common.out.print(f"{objection['code']}: {objection['text']}", style="red", markup=False)
@@ -394,7 +394,7 @@ def fit(
     table = Table("", "runs", "noise factor")
     for name, row in fits.items():
         table.add_row(name, str(row["count"]), row["noise"] or "-")
-    common.out.print(table)
+    common.show_table(table)
     common.out.print(f"pld: {FIXED}", highlight=False)
 
 

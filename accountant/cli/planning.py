@@ -86,6 +86,6 @@ def _show(wishes: list[Wish], found: Found, left: dict[str, Any]) -> None:
         table.add_row(
             str(place + 1), *map(common.plain, (wish.client, dataset)), str(wish.weight), what
         )
-    common.out.print(table)
+    common.show_table(table)
     for rule, epsilon in left.items():
         common.show(f"limit {rule}: epsilon {epsilon} left")

@@ -78,7 +78,7 @@ def lint(
             best = f"{one['best']:,} at {one['order']}" if "best" in one else ""
             worth = f"orders: [{one['order']}]" if one.get("best", 0) > 2 * one["fits"] else ""
             table.add_row(one["name"], f"{one['fits']:,}", best, worth)
-        common.out.print(table)
+        common.show_table(table)
 
 
 def _show_told(found: Policy) -> None:

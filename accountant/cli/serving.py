@@ -227,7 +227,7 @@ def list_keys(json: common.JsonOption = False) -> None:
         ends += " (rotated)" if key.replaced else ""
         makers, last = " and ".join(key.makers), "never" if used is None else _day(used)
         table.add_row(key.name, key.role, reached, makers, made, ends, last)
-    common.out.print(table)
+    common.show_table(table)
 
 
 def _day(stamp: int) -> str:

@@ -39,7 +39,7 @@ def try_cases(
             fired = ", ".join(dict.fromkeys(one.fired))
             cells = one.case, one.outcome, fired, one.wrong or ""
             table.add_row("no" if one.wrong else "ok", *map(common.plain, cells))
-        common.out.print(table)
+        common.show_table(table)
         common.show(f"{len(verdicts) - len(wrong)} of {len(verdicts)} cases are as expected")
         if quiet:
             common.show(f"rules that fired in no case: {', '.join(quiet)}")

@@ -334,6 +334,18 @@ def test_keys_are_shown_once_alone_on_their_line(line: Line) -> None:
     line("keys", "revoke", "--name", "etl", code=2)
 
 
+def test_a_pipe_has_no_width(line: Line) -> None:
+    """A table that is not printed on a terminal has one line for each row, however long."""
+    line("keys", "create", "--role", "pipeline", "--name", "n" * 60, "-p", "fair", "--days", "9")
+    where = {"ACCOUNTANT_HOME": str(line.folder), "ACCOUNTANT_DATABASE_URL": line.url}
+    [row] = [
+        one
+        for one in accountant("keys", "list", width=80, **where).out.splitlines()
+        if "n" * 60 in one
+    ]
+    assert row.split()[3:6:2] == ["pipeline", "fair"]
+
+
 def test_a_report_opens_texts_and_knows_what_was_published(line: Line) -> None:
     """On the database the report has purposes and the last checkpoint; erased ones are gone."""
     body = ran("0.1") | {"purpose": "about Mrs X"}
