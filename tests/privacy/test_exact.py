@@ -19,6 +19,7 @@ from accountant.privacy import balls
 from accountant.privacy.composition import exact, shapes
 from accountant.privacy.composition.discrete_pairs import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.composition.exact import epsilon_of
+from accountant.privacy.composition.mixture_pairs import Mixtures
 from accountant.privacy.composition.pairs import (
     Choice,
     Gaussian,
@@ -28,7 +29,7 @@ from accountant.privacy.composition.pairs import (
     SampledGaussian,
 )
 from accountant.privacy.composition.pld import total
-from accountant.privacy.composition.sampled_pairs import Blend, Mirrored, Mixtures, Same, Sampled
+from accountant.privacy.composition.sampled_pairs import Blend, Mirrored, Same, Sampled
 from accountant.privacy.conversions import gaussian_epsilon
 
 MICRO = Fraction(1, 10**6)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from accountant.privacy.composition.discrete_pairs import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.composition.grids import Grid
 from accountant.privacy.composition.lattice import narrowed, on_grid
+from accountant.privacy.composition.mixture_pairs import Mixtures
 from accountant.privacy.composition.pairs import (
     Choice,
     Gaussian,
@@ -20,7 +21,7 @@ from accountant.privacy.composition.pairs import (
     SampledGaussian,
     above_each,
 )
-from accountant.privacy.composition.sampled_pairs import Blend, Mirrored, Mixtures, Same, Sampled
+from accountant.privacy.composition.sampled_pairs import Blend, Mirrored, Same, Sampled
 
 epsilons = st.floats(-3, 1).map(lambda x: 10**x)
 rates = st.floats(-4, -0.1).map(lambda x: 10**x)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from accountant.privacy.composition.mixture_pairs import Mixtures
 from accountant.privacy.composition.of_mechanisms import pair_of
 from accountant.privacy.composition.pairs import (
     Gaussian,
@@ -21,7 +22,7 @@ from accountant.privacy.composition.pairs import (
 )
 from accountant.privacy.composition.plan import tight
 from accountant.privacy.composition.pld import total
-from accountant.privacy.composition.sampled_pairs import Blend, Mirrored, Mixtures, Same, Sampled
+from accountant.privacy.composition.sampled_pairs import Blend, Mirrored, Same, Sampled
 from accountant.privacy.curves import Orders
 from accountant.privacy.filters import FILTERS
 from accountant.privacy.inverse import least_epsilon

@@ -18,7 +18,7 @@ from scipy.special import gammaln, logsumexp
 
 from accountant.privacy import filters
 from accountant.privacy.balls import above
-from accountant.privacy.composition import pairs, sampled_pairs
+from accountant.privacy.composition import mixture_pairs, pairs, sampled_pairs
 from accountant.privacy.composition.discrete_pairs import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.composition.grids import Floats
 from accountant.privacy.composition.pairs import Pair
@@ -45,7 +45,7 @@ _RENYI_SLACK: Final = 1e-9
 _UNKNOWN: Final = (
     sampled_pairs.Blend,
     sampled_pairs.Mirrored,
-    sampled_pairs.Mixtures,
+    mixture_pairs.Mixtures,
     sampled_pairs.Sampled,
 )
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final, TypeVar
 
 from accountant.privacy.balls import Number, above
-from accountant.privacy.composition import discrete_pairs, pairs, sampled_pairs
+from accountant.privacy.composition import discrete_pairs, mixture_pairs, pairs, sampled_pairs
 from accountant.privacy.composition.pairs import Pair
 from accountant.privacy.mechanisms import additive, learning, local
 from accountant.privacy.mechanisms.base import BaseMechanism, Relation, Sampling
@@ -130,7 +130,7 @@ def _on_poisson(mu: float, rate: float, records: int, *, exchanged: bool) -> Pai
     """Return the pairs of ``privacy/samples.py``."""
     if exchanged:
         up_, down = (((1 - rate, 0.0), (rate, mean)) for mean in (mu, -mu))
-        return sampled_pairs.Mixtures(up_, down) if records == 1 else None
+        return mixture_pairs.Mixtures(up_, down) if records == 1 else None
     if records == 1:
         return pairs.SampledGaussian(mu, rate)
     if records > _MOST_RECORDS:
@@ -148,7 +148,7 @@ def _mixtures(chances: Sequence[Fraction], step: float) -> Pair:
     kept = [(float(first), mean), *((up(chance), i) for chance, i in others)]
     while sum(Fraction(chance) for chance, _ in kept[1:]) >= 1:
         del kept[0]
-    return sampled_pairs.Mixtures(tuple(kept), ((1.0, 0.0),))
+    return mixture_pairs.Mixtures(tuple(kept), ((1.0, 0.0),))
 
 
 def _plain(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | None:

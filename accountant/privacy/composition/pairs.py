@@ -325,9 +325,7 @@ class SampledGaussian(Family):
         """Return tails of normal distributions beyond the outcome that has this loss."""
         mu, rate, way = numbers
         x = outcome_of_sample(way * loss, rate) / mu + mu / 2
-        still = ndtr(-way * x)
-        mixed = (1 - rate) * still + rate * ndtr(way * (mu - x))
-        return np.where(way < 0, still, mixed), np.where(way < 0, mixed, still)
+        return of_sample(ndtr(-way * x), ndtr(way * (mu - x)), rate, way)
 
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
         """Return the same; all, or none, beyond the smallest loss there is with a record more."""
@@ -345,6 +343,14 @@ class SampledGaussian(Family):
             mixed = (1 - rate) * still + rate * moved
             found.append((still, mixed) if self.adding else (mixed, still))
         return found
+
+
+def of_sample(still: Floats, moved: Floats, rate: Floats, way: Floats) -> tuple[Floats, Floats]:
+    """Return the masses of P and Q if a record gets into a sample at a ``rate``: ``moved`` once it
+    is there, else ``still``. A ``way`` of -1 exchanges P, which may have it, and Q.
+    """
+    mixed = (1 - rate) * still + rate * moved
+    return np.where(way < 0, still, mixed), np.where(way < 0, mixed, still)
 
 
 def ratio_before_sample(loss: arb, rate: arb) -> arb | None:

@@ -183,8 +183,8 @@ def _summed(
         mass = parts.one(i)
         start = int(row) * block + int(place)
         padded.reshape(-1)[start : start + mass.size] = mass
-    numbers = np.concatenate([np.arange(b, e) for b, e in zip(begins, ends, strict=True)])
-    known, which = np.unique(numbers, return_inverse=True)  # parts may be far from one another
+    # Parts may be far from one another.
+    known, which = np.unique(runs(begins, ends - begins), return_inverse=True)
     places, seconds = (Grid(1.0, parts.fine).places(known * block + one) for one in (0, 1))
     sums = np.empty((len(padded), live), dtype=np.complex128)
     distances = (seconds - places)[which]
