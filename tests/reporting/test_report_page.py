@@ -123,7 +123,7 @@ COUNTED_BY = {
     "basic": "Sum of epsilons (basic composition)",
     "advanced": "The smaller of the sum of epsilons and fully adaptive advanced composition",
     "zcdp": "The smaller of the sum of epsilons and zero-concentrated privacy",
-    "renyi": "The smaller of the sum of epsilons and Rényi privacy at one fixed order",
+    "renyi": "The smallest of the sum of epsilons and Rényi privacy at each of a few fixed orders",
     "gdp": "The smallest of the sum of epsilons, Gaussian privacy, and the limit while it holds",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -64,17 +65,22 @@ def test_a_currency_without_a_bound_is_named() -> None:
     assert "add a delta" not in text
     assert "this limit keeps none for mechanisms" in text
     text = said(hospital(gdp), NON_PRIVATE)
-    assert "and mu_squared 0 used + infinite asked = infinite is more than 0.69" in text
+    assert "and it has no bound in mu_squared, of which 0 of 0.69" in text
     assert text.endswith("non_private has no finite epsilon as stated, nor mu_squared")
     book = hospital(gdp)
     book.record(NON_PRIVATE)
     text = said(book, laplace("0.1"))
-    assert text.endswith("what was booked before has no bound in epsilon and mu_squared, so "
-                         "nothing fits")  # fmt: skip
+    assert text.endswith(
+        "what was booked before has no bound in the plain sum of epsilons and mu_squared, so "
+        "nothing fits"
+    )
     book = hospital(gdp)
     book.record(gaussian("0.1"))
     text = said(book, NON_PRIVATE)
-    assert text.endswith("no bound in epsilon, so only what is finite in mu_squared fits")
+    assert text.endswith(
+        "no bound in the plain sum of epsilons, so only what is finite in mu_squared fits"
+    )
+    assert not re.search(r"[0-9.]{13}", text)  # billionths at most, in whatever currency
 
 
 def test_too_many_invocations_are_no_mechanism_without_a_bound() -> None:

@@ -47,6 +47,7 @@ _OF_AN_ACCOUNT: Final = (
 _UNBOUNDED: Final = "{} has no finite epsilon as stated{}"
 _COUNTLESS: Final = "so many invocations cost more than any sum holds"
 _CLOSED: Final = "what was booked before has no bound in {}, so {} fits"
+_PLAIN: Final = "the plain sum of epsilons"
 StatedOrder = Annotated[Amount, Field(gt=1, le=16_384, decimal_places=4)]
 NAME_A_DELTA: Final = " (Gaussian noise has an epsilon at a delta: add a delta to the mechanism)"
 
@@ -293,7 +294,8 @@ class LimitRule(Amounts):
         if closed := [one["currency"] for one in compared if one["used"] == INFINITE]:
             still = [one["currency"] for one in compared if one["used"] != INFINITE]
             fits = f"only what is finite in {' or '.join(still)}" if still else "nothing"
-            return f"; {_CLOSED.format(' and '.join(closed), fits)}"
+            sums = [_PLAIN if one == Currency.EPSILON else one for one in closed]
+            return f"; {_CLOSED.format(' and '.join(sums), fits)}"
         currencies = {one["currency"] for one in compared}
         kinds = [kind for kind, closed in told.unbounded.items() if currencies <= closed]
         if not kinds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
 from accountant.budget.accounts.peak import deciding
@@ -87,10 +87,7 @@ def sides_in_words(numbers: dict[str, Any], most: str, keeps: str, fired: bool) 
     failed = []
     if not any(one["holds"] for one in (epsilon, *along)):
         failed.append(f"{basic} is more than {most}")
-        failed += [
-            f"{sides_of(one['currency'], one)} is more than {one['capacity']}"
-            for one in (along if after == INFINITE else ())
-        ]
+        failed += map(_beyond, along if after == INFINITE else ())
     if own["holds"]:
         return f"{' and '.join(failed)} {place}"
     failed.append(
@@ -100,6 +97,25 @@ def sides_in_words(numbers: dict[str, Any], most: str, keeps: str, fired: bool) 
     left = Decimal(own["capacity"]) - Decimal(used) - Decimal(own.get("kept", 0))
     left = max(left, Decimal(0)).normalize()
     return f"{' and '.join(failed)} {place}; {left:f} of the own delta is left"
+
+
+def _beyond(one: dict[str, str]) -> str:
+    """Tell the comparison of a gate's own currency that fails: by a charge without a bound in it,
+    or by what was booked before.
+    """
+    short = {name: _billionths(one[name], ROUND_CEILING) for name in ("used", "charge")}
+    most = _billionths(one["capacity"], ROUND_FLOOR)
+    if one["charge"] == INFINITE and one["used"] != INFINITE:
+        return f"it has no bound in {one['currency']}, of which {short['used']} of {most} is used"
+    return f"{sides_of(one['currency'], one | short)} is more than {most}"
+
+
+def _billionths(amount: str, rounding: str) -> str:
+    """Return an amount in billionths, as epsilons are."""
+    if amount == INFINITE:
+        return amount
+    rounded = Decimal(amount).quantize(Decimal("1e-9"), rounding)
+    return format(rounded.normalize(), "f")
 
 
 def where_of(numbers: dict[str, Any]) -> str:

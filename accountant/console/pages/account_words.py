@@ -165,4 +165,5 @@ def gates_said(limit: Limit) -> tuple[str, bool]:
     if len(known) == 1:
         return f"{number} ways of counting agree: {known.pop()}", True
     here = next((g for g in limit.gates if g.used_here), limit.gates[0])
-    return f"{number} ways of counting differ; this limit uses {here.name}", False
+    name = f"{here.name[:1].lower()}{here.name[1:]}"
+    return f"{number} ways of counting differ; this limit uses {name}", False
