@@ -47,7 +47,7 @@ def show_accounts(document: dict[str, Any]) -> None:
     for name in ("rule", "scope", "group"):
         table.add_column(name, overflow="fold")
     for name in ("limit", "spent", "reserved", "left"):
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(name, justify="right", overflow="fold", no_wrap=True)
     for line in document["accounts"]:
         names = [line["rule"], line["scope"].removeprefix("dataset ")]
         for balance in [line["total"], *line["groups"]]:
@@ -143,7 +143,10 @@ def _show_decision(event: Event, explained: Explained) -> None:
     for mechanism, price in zip(request.mechanisms, request.priced, strict=True):
         epsilon, delta = map(price.charge.amount, SURE)
         what = f"{mechanism.count} x {mechanism.kind}" if mechanism.count > 1 else mechanism.kind
-        common.show(f"  {what}: epsilon {epsilon}, delta {delta} ({price.verdict})")
+        costs = f"epsilon {epsilon}"
+        if epsilon == INFINITE and price.charge.is_bounded:
+            costs = "no epsilon by itself"
+        common.show(f"  {what}: {costs}, delta {delta} ({price.verdict})")
     for rule in decision.findings:
         _show_rule(rule.rule, rule.action if rule.fired else "ok", rule.text)
         for side in rule.numbers.get("comparisons", ()):

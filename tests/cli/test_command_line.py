@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from here import accountant
-from support import ask, hospital, laplace, make, root_of
+from support import NON_PRIVATE, ask, gaussian, hospital, laplace, make, root_of
 
 from accountant.budget.evaluate import how_many
 from accountant.budget.request import prepare
@@ -174,13 +174,13 @@ def test_compose_needs_no_more_than_the_gate_does(line: Line) -> None:
 
 def test_compose_tells_what_planning_would_save(line: Line) -> None:
     """Beside the gates stands the tight total of the same list, with its precondition."""
-    gaussian = {"kind": "gaussian", "sensitivity": "1", "scale": "10", "count": 100}
-    path = line.file("g.json", {"mechanisms": [gaussian | {"delta": "1e-9"}]})
+    noise = {"kind": "gaussian", "sensitivity": "1", "scale": "10", "count": 100}
+    path = line.file("g.json", {"mechanisms": [noise | {"delta": "1e-9"}]})
     report = line.json("compose", path, "--delta", "1e-6")["report"]
     assert "fixed before any answer" in report["precondition"]
     assert float(report["pld"]["lower"]) <= 4.886554117462212 <= float(report["pld"]["epsilon"])
     assert float(report["optimal"]["epsilon"]) > 4.886554117462212  # of (epsilon, delta) pairs
-    path = line.file("g.json", {"mechanisms": [gaussian]})
+    path = line.file("g.json", {"mechanisms": [noise]})
     report = line.json("compose", path, "--delta", "1e-6")["report"]
     assert float(report["pld"]["lower"]) <= 4.886554117462212 <= float(report["pld"]["epsilon"])
     assert report["optimal"] is report["closed_form"] is None
@@ -487,6 +487,10 @@ def test_any_decision_is_explained_with_its_integers(line: Line, world: Callable
     said = line("explain", granted["id"], "-p", "fair")
     assert "decision: allow, by the policy of event 3" in said
     assert "laplace: epsilon 0.3, delta 0 (unclaimed)" in said
+    ran = made.post("/invocations", ask(gaussian("1"), NON_PRIVATE)).json()
+    told = line("explain", f"d{ran['sequence']}", "-p", "fair")
+    assert "gaussian: no epsilon by itself, delta 0 (unclaimed)" in told
+    assert "non_private: epsilon infinite, delta" in told
     assert "epsilon: 0 + 300000000 <= 1000000000 (in 1e-9)" in said
     said = line("explain", str(refused["sequence"]), "-p", "fair", code=1)
     assert "block  a: epsilon 0.3 used + 0.8 asked = 1.1 is more than the limit 1" in said
