@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accountant.budget.accounts.account import Mark
-from accountant.budget.accounts.accounts import Keys
+from accountant.budget.accounts.accounts import Accounts, Keys
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.unlocking import Arrivals
 from accountant.budget.bill import Bill, Per
@@ -119,7 +119,7 @@ class Reserve(Struct, frozen=True, gc=False):
             arrived = _arrive(state, asked, entry.time)
         route = state.route(grant.on.charged, grant.by, self.purpose, self.allotment)
         before = _book(state, route, grant.selection, grant.bill, entry.time, reserve=True)
-        state.grants.keep(grant.holding(_bookings(route, before.booked)))
+        state.grants.keep(grant.holding(_bookings(state.accounts, route, before.booked)))
         return replace(before, arrived=arrived) if arrived else before
 
     def undo(self, state: State, before: Before) -> None:
@@ -306,8 +306,11 @@ def _book(
     return Before(opened, booked)
 
 
-def _bookings(route: Route, booked: Iterable[Booked]) -> Bookings:
-    """Return what was booked in each account of a route."""
+def _bookings(accounts: Accounts, route: Route, booked: Sequence[Booked]) -> Bookings:
+    """Return what was just booked in each account of a route."""
+    if len(route.by_unit) == 1:
+        places = zip(route.keys, accounts.places(route.by_unit[0][1]), strict=True)
+        return tuple([(key, booked[place].added) for key, place in places])
     added = {}
     for one in booked:
         for key in one.keys:

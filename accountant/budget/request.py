@@ -253,19 +253,29 @@ def selected(people: Population, subjects: Subjects | None) -> Selection:
     return found
 
 
+_last: tuple[Any, Any, int, Terms | None] = None, None, 0, None
+"""The population, the policy and the version whose terms were asked for last, and the terms."""
+
+
 def terms_of(state: State) -> Terms:
     """Return the terms in force. Raises NotFound before the population is registered."""
-    people = state.people()
-    return Terms(people.relation, state.orders, state.custody.engine, people.units)
+    global _last  # noqa: PLW0603
+    people, adopted, engine = state.people(), state.adopted, state.custody.engine
+    of, under, by, found = _last
+    if found is None or of is not people or under is not adopted or by != engine:
+        found = Terms(people.relation, state.orders, engine, people.units)
+        _last = people, adopted, engine, found
+    return found
 
 
 def costs_on(terms: Terms, mechanisms: Sequence[Mechanism]) -> Costs:
     """Return the costs of ``mechanisms``, from their memo if they have one."""
     if not isinstance(mechanisms, Listed):
         return _costs(mechanisms, terms)
-    if mechanisms.memo is None or mechanisms.memo[0] != terms:
-        mechanisms.memo = terms, _costs(mechanisms, terms)
-    found: Costs = mechanisms.memo[1]
+    memo = mechanisms.memo
+    if memo is None or (memo[0] is not terms and memo[0] != terms):
+        memo = mechanisms.memo = terms, _costs(mechanisms, terms)
+    found: Costs = memo[1]
     return found
 
 

@@ -32,7 +32,7 @@ class Accounts(dict[AccountKey, Account]):
 
     def __init__(self, accounts: Iterable[tuple[AccountKey, Account]] = ()) -> None:
         super().__init__(accounts)
-        self._grouped: dict[int, tuple[Keys, list[Group]]] = {}
+        self._grouped: dict[int, tuple[Keys, list[Group], list[int]]] = {}
 
     def __setitem__(self, key: AccountKey, account: Account) -> None:
         """Set the account of ``key``; ``account.holders`` counts it already."""
@@ -79,8 +79,13 @@ class Accounts(dict[AccountKey, Account]):
         made = [(self._part(tuple(members)), tuple(members)) for members in groups.values()]
         if len(self._grouped) >= _MOST_GROUPED:
             self._grouped.clear()
-        self._grouped[id(keys)] = keys, made
+        place = {key: number for number, (_, members) in enumerate(made) for key in members}
+        self._grouped[id(keys)] = keys, made, [place[key] for key in keys]
         return made
+
+    def places(self, keys: Keys) -> list[int]:
+        """Return, for each of ``keys``, the place of its account in what ``together`` returned."""
+        return self._grouped[id(keys)][2]
 
     def holding(self, bookings: Bookings) -> list[tuple[Account, Keys, Charge]]:
         """Return the accounts that hold a grant, shared with no other keys, and their bookings: of

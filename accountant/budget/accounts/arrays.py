@@ -12,6 +12,7 @@ from accountant.budget.accounts.integers import Integers
 from accountant.budget.accounts.pieces import size_of
 from accountant.budget.population.selection import Selection
 
+_INTEGER: Final = np.dtype(np.int64)
 _SMALL: Final = 4_096
 """Cells up to which all rows are added in one operation, those that add nothing included."""
 FEW: Final = 500
@@ -39,15 +40,16 @@ def add_to_cells(cells: Integers, selection: Selection, column: Sequence[int], s
     """Add a charge to the selected cells."""
     size = cells.size // len(column)
     if size <= _SMALL or size_of(selection) <= _SMALL:
-        by = np.array(column, dtype=np.int64).reshape(-1, *(1,) * (cells.ndim - 1))
+        by = np.array(column, dtype=_INTEGER)
         if sign < 0:
             by = -by
-        if size <= FEW and not selection.views:
-            cells += by * selection.mask(cells.shape[1:])
-            return
-        if is_few(selection) and cells.flags.c_contiguous:
+        if size > FEW and is_few(selection) and cells.flags.c_contiguous:
             spots, flat = selection.spots(len(column), cells.shape[1:]), cells.reshape(-1)
             flat[spots] += by.reshape(-1, 1)
+            return
+        by = by.reshape(-1, *(1,) * (cells.ndim - 1))
+        if size <= FEW and not selection.views:
+            cells += by * selection.mask(cells.shape[1:])
             return
         for layout in selection.layouts:
             if layout.views:

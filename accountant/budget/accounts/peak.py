@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.part import Integers, Part
 from accountant.budget.population.selection import Selection
 from accountant.privacy.filters import Capacity, Filter, Limit, Line
-from accountant.privacy.units import LARGEST, Axis, Charge
+from accountant.privacy.units import INFINITE, LARGEST, Axis, Charge
 
 _EPSILON: Final = 0
 _DELTA: Final = 1
@@ -36,13 +37,34 @@ Rows = tuple[int, ...]
 Mask = NDArray[np.bool_]
 
 
-class Peak(Struct, frozen=True, gc=False):
+class Peak(Struct, frozen=True, eq=False, gc=False):
     """The sums of one cell in the currencies that are compared: epsilon, own delta and the gate's
     own. None stands for infinity; so does it for the cell where all cells are alike.
     """
 
     cell: Cell | None
     used: tuple[int | None, ...]
+    _kept: dict[str, Any] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Peak):
+            return NotImplemented
+        return (self.cell, self.used) == (other.cell, other.used)
+
+    __ne__ = object.__ne__  # the structure's own would look at all fields
+
+    def __hash__(self) -> int:
+        return hash((self.cell, self.used))
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The integers as events hold them, with the cell. They are spelled once for all rules that
+        count the same: do not change them.
+        """
+        if self._kept is None:
+            kept: dict[str, Any] = {"used": [INFINITE if u is None else str(u) for u in self.used]}
+            force_setattr(self, "_kept", kept if self.cell is None else kept | {"cell": self.cell})
+        return self._kept or {}
 
 
 _UNKNOWN: Final = Peak(None, ())

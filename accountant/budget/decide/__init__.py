@@ -63,7 +63,8 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
     If a request that waits is to be admitted first, that is the one outcome (``admission``).
     """
     now = max(now, state.time)
-    if isinstance(asked.command, (ask.ConfirmChange, ask.ApproveGrant)):
+    spends = type(asked.command) in SPENDING
+    if not spends and isinstance(asked.command, (ask.ConfirmChange, ask.ApproveGrant)):
         found = _expanded(state, asked, asked.command, now)
         if isinstance(found, Repeated):
             return repeated(state, asked, found) or found
@@ -73,9 +74,10 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
     if not isinstance(state.batch, OpenBatch):
         if (before := repeated(state, asked)) is not None:
             return before
-        if (first := due(state, before_of(state, asked, now))) is not None:
+        until = now if spends else before_of(state, asked, now)
+        if (first := due(state, until)) is not None:
             return [admit(state, *first)]
-    if not isinstance(asked.command, RegisterPopulation):
+    if spends or not isinstance(asked.command, RegisterPopulation):
         _check_size(asked)  # before any work is done under the ledger's lock
         state.people()
     _check_confirmed(state, asked, now)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from accountant.budget.accounts.peak import Peak
 from accountant.budget.accounts.unlocking import unlocked, whole
 from accountant.budget.rules.base import Compared, Used
-from accountant.privacy.units import INFINITE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from accountant.budget.accounts.epochs import Epoch
-    from accountant.budget.accounts.peak import Peak
     from accountant.privacy.filters import Capacity
 
 MOST_BESIDE: Final = 9
@@ -77,18 +75,18 @@ def _kept(one: Used, peak: Peak, *, beside: bool) -> Kept:
     allotments, or from what is locked there, if anything is.
     """
     if one.beside is None and one.lock is None:
-        return peak_kept(peak)
+        return peak.kept
     if beside and one.beside is not None:
         used, kept = one.beside.split(peak)
-        return peak_kept(used) | ({"kept": list(map(str, kept))} if any(kept) else {})
+        return used.kept | ({"kept": list(map(str, kept))} if any(kept) else {})
     if one.lock is None:  # what is kept is left aside
-        return peak_kept(peak)
+        return peak.kept
     most, part = whole(one.epoch.capacity), unlocked(one.epoch.capacity, one.lock.share(peak.cell))
     locked = [a - b for (_, a), (_, b) in zip(most.sides, part.sides, strict=True)]
     if not any(locked):
-        return peak_kept(peak)
+        return peak.kept
     rest = [None if u is None else u - each for u, each in zip(peak.used, locked, strict=True)]
-    return peak_kept(replace(peak, used=tuple(rest))) | {"locked": list(map(str, locked))}
+    return Peak(peak.cell, tuple(rest)).kept | {"locked": list(map(str, locked))}
 
 
 def _spent(epoch: Epoch, peak: Peak) -> tuple[tuple[bool, int], ...]:
@@ -96,12 +94,3 @@ def _spent(epoch: Epoch, peak: Peak) -> tuple[tuple[bool, int], ...]:
     epsilon, _, *along = peak.used
     each = epoch.gate.spent(epoch.limit, epsilon, along), epsilon, *along
     return tuple((one is None, one or 0) for one in each)
-
-
-@lru_cache(maxsize=16)
-def peak_kept(peak: Peak) -> dict[str, Any]:
-    """Return the integers of a peak: sums of epsilons, own deltas and in the gate's own currency,
-    with the cell. They are written once for all rules that count the same.
-    """
-    kept: dict[str, Any] = {"used": [INFINITE if u is None else str(u) for u in peak.used]}
-    return kept if peak.cell is None else kept | {"cell": peak.cell}
