@@ -134,8 +134,8 @@ def compose(
     objections = [o for m in mechanisms for o in price(m, neighbouring).objections]
     if plan:
         declared = _plan(mechanisms, neighbouring, wanted, objections)
-        if saved := _no_saving(mechanisms, neighbouring, wanted, Decimal(declared["epsilon"])):
-            common.say(saved)
+        if less := _with_less(mechanisms, neighbouring, wanted, Decimal(declared["epsilon"])):
+            common.say(less)
         common.print_json({"mechanisms": [declared]})
         return
     total_at = _total(mechanisms, neighbouring)
@@ -182,11 +182,11 @@ def _plan(
     }
 
 
-def _no_saving(
+def _with_less(
     mechanisms: Mechanisms, relation: Relation, wanted: _Wanted, declared: Decimal
 ) -> str:
-    """Return a sentence where some gate admits the list at no more epsilon than a plan states;
-    empty where the plan saves. Where nothing composes a part tightly, gates may be ahead.
+    """Return a sentence where a limit of no more epsilon than the plan states admits the list
+    without it; else an empty one. Where nothing composes a part tightly, gates may be ahead.
     """
     delta = wanted.delta or Decimal(0)
     gates = _limits_at_delta(_total(mechanisms, relation), delta) if delta else {}
@@ -201,9 +201,9 @@ def _no_saving(
     if least > declared:
         return ""
     return (
-        f"This plan saves nothing: a limit of epsilon {plain(least)} and delta {plain(delta)} "
-        f"under gate {gate} admits the list without it. A plan also needs its delta from what the "
-        "limit keeps for mechanisms, and commits whole."
+        f"A limit of epsilon {plain(least)} and delta {plain(delta)} under gate {gate} admits the "
+        "list without a plan. The plan needs its delta from what a limit keeps for mechanisms, and "
+        "commits whole; it is worth that where the limit is also used for answers with an epsilon."
     )
 
 

@@ -142,7 +142,7 @@ def figures(tried: Tried, looked: object) -> tuple[Figure, ...]:
     then, now = focus.then, focus.now
     digits = places(then.limit)
     before = f"now {down(now.total.remaining, digits)}" if now else "not there now"
-    usual = Figure("Usual requests", "–", "none was asked lately")
+    usual = Figure("Usual requests", "–", "none with an epsilon of its own was asked lately")
     if tried.usual_then is not None:
         more = f"{tried.usual_then.more:,} more"
         each = up(tried.usual_then.epsilon, digits)
