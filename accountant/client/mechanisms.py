@@ -191,10 +191,17 @@ def dp_sgd_of_fixed_batches(
 
 
 def dp_ftrl(
-    noise_multiplier: Amount, leaves: Sequence[int], *, leaves_per_unit: int | None = None
+    noise_multiplier: Amount,
+    leaves: Sequence[int],
+    *,
+    leaves_per_unit: int | None = None,
+    leaves_between: int | None = None,
 ) -> dict[str, Any]:
-    """Running sums by binary trees of noisy partial sums, in the relation zero_out."""
-    more = {"leaves_per_unit": leaves_per_unit, "neighbouring": "zero_out"}
+    """Running sums by binary trees of noisy partial sums, in the relation zero_out. Of a unit's
+    leaves in one tree, two have ``leaves_between`` others between them, or more.
+    """
+    apart = {"leaves_per_unit": leaves_per_unit, "leaves_between": leaves_between}
+    more = apart | {"neighbouring": "zero_out"}
     fields = {"sensitivity": {"l2": 1}, "scale": noise_multiplier, "leaves": list(leaves)}
     return mechanism("tree_aggregation", **fields, **more)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations, pairwise
 from math import inf, log
 from typing import Any
 
@@ -179,6 +180,45 @@ def test_a_tree_is_its_largest_number_of_sums() -> None:
     written = json.loads(json.dumps(dp_event_of([tree], ZERO_OUT)), parse_float=Decimal)
     [same] = mechanisms_of(written)
     assert price(ADAPTER.validate_python(same), ZERO_OUT) == price(tree, ZERO_OUT)
+
+
+def _most(leaves: list[int], units: int, between: int) -> int:
+    """The squared sensitivity of trees by looking at all ways in which a unit may take part."""
+    places = [(t, i) for t, n in enumerate(leaves) for i in range(n)]
+    sums = [
+        {(t, i) for i in range(start, start + size)}
+        for t, n in enumerate(leaves)
+        for size in (1 << h for h in range(n.bit_length()))
+        for start in range(0, n - size + 1, size)
+    ]
+    return max(
+        sum(len(one & set(chosen)) ** 2 for one in sums)
+        for count in range(1, units + 1)
+        for chosen in combinations(places, count)
+        if all(t != u or j - i > between for (t, i), (u, j) in pairwise(chosen))
+    )
+
+
+@pytest.mark.parametrize("leaves", [[7], [8], [11], [5, 6]], ids=str)
+@pytest.mark.parametrize("units", [1, 2, 3])
+@pytest.mark.parametrize("between", [0, 1, 3])
+def test_a_tree_of_leaves_apart_costs_no_less_than_it_can(
+    leaves: list[int], units: int, between: int
+) -> None:
+    """Of all ways to take part, none moves the sums by more than what is charged; a third less than
+    that is not safe, and what lies between never makes it dearer.
+    """
+    body = {"kind": "tree_aggregation", "sensitivity": "1", "scale": "1", "leaves": leaves}
+    body |= {"leaves_per_unit": units}
+    charged = [
+        derive(ADAPTER.validate_python(body | more), ZERO_OUT).derived
+        for more in ({"leaves_between": between}, {})
+    ]
+    apart, anywhere = (loss.mu_squared for loss in charged if loss is not None)
+    assert apart is not None
+    assert anywhere is not None
+    assert _most(leaves, units, between) <= apart <= anywhere
+    assert apart <= _most(leaves, units, between) * 3 / 2
 
 
 def test_a_mixture_of_two_is_a_poisson_sample() -> None:
