@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 from orjson import Fragment
 
-from accountant.budget.accounts.arrays import FEW
 from accountant.budget.accounts.classes import MOST as MOST_CLASSES
 from accountant.budget.bill import bill_of, charge_written
 from accountant.budget.commands import (
@@ -24,7 +23,7 @@ from accountant.budget.commands import (
 from accountant.budget.commands.plain import Listed, Term
 from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.population.population import Population
-from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
+from accountant.budget.population.selection import EVERYONE, FEW, Selection, Subjects, select
 from accountant.budget.reach import Reach
 from accountant.budget.state import State
 from accountant.ledger.events import to_keep, written

@@ -10,23 +10,11 @@ import numpy as np
 
 from accountant.budget.accounts.integers import Integers
 from accountant.budget.accounts.pieces import size_of
-from accountant.budget.population.selection import Selection
+from accountant.budget.population.selection import FEW, Selection
 
 _INTEGER: Final = np.dtype(np.int64)
 _SMALL: Final = 4_096
 """Cells up to which all rows are added in one operation, those that add nothing included."""
-FEW: Final = 500
-"""Cells up to which a selection is a mask over all of them. NumPy lets other threads run while it
-picks cells by index or looks for the largest, and then waits for its turn, which takes longer than
-to look at all of so few cells by arithmetic, which does not.
-"""
-
-
-def is_few(selection: Selection) -> bool:
-    """Return whether it is one box of few cells with gaps: these are picked by their places in the
-    flat array, a fourth of the time of an index for each axis.
-    """
-    return len(selection.boxes) == 1 and not selection.views and size_of(selection) <= FEW
 
 
 def add_to(cells: Integers, inside: Integers, column: Sequence[int], sign: int) -> None:
@@ -39,11 +27,11 @@ def add_to(cells: Integers, inside: Integers, column: Sequence[int], sign: int) 
 def add_to_cells(cells: Integers, selection: Selection, column: Sequence[int], sign: int) -> None:
     """Add a charge to the selected cells."""
     size = cells.size // len(column)
-    if size <= _SMALL or size_of(selection) <= _SMALL:
+    if size <= _SMALL or selection.few or size_of(selection) <= _SMALL:
         by = np.array(column, dtype=_INTEGER)
         if sign < 0:
             by = -by
-        if size > FEW and is_few(selection) and cells.flags.c_contiguous:
+        if size > FEW and selection.few and cells.flags.c_contiguous:
             spots, flat = selection.spots(len(column), cells.shape[1:]), cells.reshape(-1)
             flat[spots] += by.reshape(-1, 1)
             return

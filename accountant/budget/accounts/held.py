@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from accountant.budget.accounts.arrays import FEW, is_few
 from accountant.budget.accounts.classes import Cell, Classes, Met, Space
 from accountant.budget.accounts.numbering import Shape
 from accountant.budget.accounts.part import Integers, Part
 from accountant.budget.accounts.pieces import size_of
 from accountant.budget.accounts.touched import Touched, places_apart
-from accountant.budget.population.selection import Box, Layout, Selection, alike
+from accountant.budget.population.selection import FEW, Box, Layout, Selection, alike
 
 
 class Held:
@@ -102,7 +101,7 @@ class Held:
         if cells is None or len(selection.boxes) != 1 or self.classes is not None:
             return None
         if cells.size > FEW * self.rows:
-            if is_few(selection):
+            if selection.few:
                 return cells.reshape(-1)[selection.spots(self.rows, self.shape)]
             if size_of(selection) > FEW:
                 return None

@@ -6,7 +6,7 @@ boxes charge no cell twice, however the terms of a union overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial, reduce
 from math import prod
 from typing import Annotated, Any, Final, NamedTuple
@@ -36,6 +36,11 @@ MAX_BOXES: Final = 500
 MAX_WORK: Final = 3_000_000
 """Set members that are looked at: bounds the time of one selection under the ledger's lock."""
 
+FEW: Final = 500
+"""Cells up to which a selection is a mask over all of them. NumPy lets other threads run while it
+picks cells by index or looks for the largest, and then waits for its turn, which takes longer than
+to look at all of so few cells by arithmetic, which does not.
+"""
 _FAR: Final = 2**62
 """No sum is larger, and none is further below zero."""
 
@@ -152,6 +157,7 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
     _views: bool | None = None
     _mask: NDArray[np.int64] | None = None
     _outside: NDArray[np.int64] | None = None
+    _few: bool | None = None
     _spots: tuple[Spots, ...] = ()
 
     def __eq__(self, other: object) -> bool:
@@ -210,6 +216,18 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
             return found
         return self._layouts
 
+    @property
+    def few(self) -> bool:
+        """True if it is one box of few cells with gaps: these are picked by their places in the
+        flat array, in a fourth of the time of an index for each axis.
+        """
+        if self._few is None:
+            [box, *others] = self.boxes or ((),)
+            found = not others and _has_gaps(box) and prod(map(len, box)) <= FEW
+            force_setattr(self, "_few", found)
+            return found
+        return self._few
+
     def spots(self, rows: int, shape: tuple[int, ...]) -> NDArray[np.intp]:
         """Return where the cells of the one box, which are few, are in an array of ``rows`` over
         all cells that is looked at as flat: (rows, cells), those of a row ascending.
@@ -257,12 +275,16 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
         return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
 
 
-def _places(box: Box, shape: tuple[int, ...]) -> list[int]:
+def _places(box: Box, shape: tuple[int, ...]) -> Sequence[int]:
     """Return the places of a box in row-major order."""
-    found = [0]
-    for side, size in zip(box, shape, strict=True):
-        positions = ordered(side)
-        found = [before * size + position for before in found for position in positions]
+    found = ordered(box[0])
+    for side, size in zip(box[1:], shape[1:], strict=True):
+        if len(side) == 1:
+            [position] = side
+            found = [before * size + position for before in found]
+        else:
+            positions = ordered(side)
+            found = [before * size + position for before in found for position in positions]
     return found
 
 
@@ -344,7 +366,11 @@ def reaching(
     return _union(population, unnamed, None)
 
 
-def _union(population: Population, terms: Iterable[Term], most: int | None) -> Selection:
+def _union(population: Population, terms: Sequence[Term], most: int | None) -> Selection:
+    if len(terms) == 1:
+        box = _box(population, terms[0])
+        _bounded(_members(box), most, 0)
+        return Selection(everyone=False, boxes=(box,))
     disjoint: list[Box] = []
     work = 0
     for term in terms:

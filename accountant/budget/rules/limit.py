@@ -208,7 +208,7 @@ class LimitRule(Amounts):
         epoch = used[0].epoch
         if self.relaxed:
             return used, self.capacity_for(epoch, view.client, view.purpose)
-        if self.unlock is None or not (locks := view.locked(self)):
+        if not (locks := view.locked(self)):
             return used, epoch.capacity
         pairs = zip(used, locks, strict=True)
         return [one.behind(lock) for one, lock in pairs], whole(epoch.capacity)
