@@ -16,6 +16,7 @@ import orjson
 
 from accountant.budget.apply import apply, read
 from accountant.budget.commands import Envelope
+from accountant.budget.commands.recorded import asked_in
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.outcome import Outcome
 from accountant.budget.request import work_out
@@ -59,7 +60,21 @@ class Replay:
                 with suppress(Exception):  # forged commands may ask for anything
                     work_out(self.state, [one.asked.command for one in some if one.asked])
             for one in some:
-                self._decide(one)
+                if self.broken or not self._confirm(one):
+                    self._decide(one if one.whole else _read_whole(one.data))
+
+    def _confirm(self, stored: _Stored) -> bool:
+        """Decide again what was read of an event. If that comes to the stored bytes, fold it in:
+        all of the event is what was decided, its place too, and nothing else of it needs a look.
+        Returns False, with nothing changed, if it does not, or the event was read whole.
+        """
+        reasons: list[str] = []
+        if stored.whole or (decided := _again(self.state, stored, reasons)) is None:
+            return False
+        self.events, self.expected = self.events + 1, self.expected + 1
+        self.broken = not _fold(self.state, decided, reasons)
+        self.findings += [Discrepancy(self.events - 1, reason) for reason in reasons]
+        return True
 
     def _decide(self, stored: _Stored) -> None:
         event, place = stored.event, self.events
@@ -121,60 +136,81 @@ def _event_in(data: bytes) -> tuple[Event | None, bool]:
 
 
 class _Stored(NamedTuple):
-    """An event as it is stored, and as far as it could be read: itself, and its command."""
+    """An event as it is stored, and as far as it was read."""
 
     data: bytes
-    event: Event | None
     asked: Envelope | None
-    error: Exception | None
+    """Its command."""
+    time: int
+    whole: bool = False
+    """All of it was read that could be; else its command and its stamp alone."""
+    event: Event | None = None
+    error: Exception | None = None
     """Why there is no event, or no command."""
 
 
 def _read(data: bytes) -> _Stored:
-    """Read an event without regard to the state."""
+    """Read an event without regard to the state: what it asks, if that is plain, or all of it."""
+    found = asked_in(data)
+    return _read_whole(data) if found is None else _Stored(data, *found)
+
+
+def _read_whole(data: bytes) -> _Stored:
     try:
         event = Event.from_bytes(data, compared=True)
     except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
-        return _Stored(data, None, None, error)
+        return _Stored(data, None, 0, whole=True, error=error)
     try:
-        return _Stored(data, event, envelope_of(event), None)
+        return _Stored(data, envelope_of(event), event.time, whole=True, event=event)
     except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding
-        return _Stored(data, event, None, error)
+        return _Stored(data, None, event.time, whole=True, event=event, error=error)
 
 
 def _take(state: State, stored: _Stored, reasons: list[str]) -> bool:
     """Decide again and fold the event in. Returns False if nothing can be folded after it."""
     event = stored.event
-    decided = None if event is None else _again(state, event, stored, reasons)
+    decided = None if event is None else _again(state, stored, reasons)
     try:
         if event is None:
             raise ValueError("it cannot be read")
         if decided is None:
             event.check(stored.data)
-        # A decision that came out the same is folded as it was taken.
-        apply(state, decided or read(state, event))
+            decided = read(state, event)
     except Exception as error:  # noqa: BLE001 a damaged event may fail in any way: a finding
-        reasons += [f"it cannot be folded: {error}", "from here on no decision can be taken again"]
-        return False
+        return _stop(error, reasons)
+    return _fold(state, decided, reasons)
+
+
+def _fold(state: State, outcome: Outcome, reasons: list[str]) -> bool:
+    """Fold an outcome in. Returns False if nothing can be folded after it."""
+    try:
+        apply(state, outcome)
+    except Exception as error:  # noqa: BLE001 a damaged event may fail in any way: a finding
+        return _stop(error, reasons)
     return True
 
 
-def _again(state: State, event: Event, stored: _Stored, reasons: list[str]) -> Outcome | None:
-    """Decide again. Returns the outcome if it is ``event`` to the byte, else adds a reason."""
+def _stop(error: Exception, reasons: list[str]) -> bool:
+    reasons += [f"it cannot be folded: {error}", "from here on no decision can be taken again"]
+    return False
+
+
+def _again(state: State, stored: _Stored, reasons: list[str]) -> Outcome | None:
+    """Decide again. Returns the outcome if it is the event to the byte, else adds a reason."""
     try:
         if stored.asked is None:
             raise stored.error or ValueError("it holds no command")
-        outcomes = decide(state, stored.asked, event.time)
+        outcomes = decide(state, stored.asked, stored.time)
     except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding
         reasons.append(f"the command would have been refused: {error}")
         return None
     if isinstance(outcomes, Repeated):
         at = outcomes.sequence
         reasons.append(f"it repeats the answer at {at}: a retry must not be recorded")
-    elif not outcomes or outcomes[0].entry.body != stored.data:
-        reasons.append("the decision, taken again, differs: " + _difference(outcomes, event))
-    else:
+    elif outcomes and outcomes[0].entry.body == stored.data:
         return outcomes[0]
+    elif stored.event is not None:
+        reasons.append("the decision, taken again, differs: " + _difference(outcomes, stored.event))
     return None
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import orjson
+from msgspec import Raw
 from pydantic import ConfigDict, Field, StrictInt, TypeAdapter
 
 from accountant.budget import commands as ask
@@ -224,7 +225,12 @@ def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Re
         return part, data
 
     parts = Parts(read)
-    return lambda value: parts.get(orjson.dumps(value))[0]
+    return lambda value: parts.get(_spelled(value))[0]
+
+
+def _spelled(value: Any) -> bytes:
+    """Return the bytes of a part, as they stand in an event or of what was read of it."""
+    return bytes(value) if type(value) is Raw else orjson.dumps(value)
 
 
 _MECHANISMS: Final = _part(ask.Mechanisms, mechanisms)
