@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import (
     Container,
+    Iterable,
     Iterator,
     Mapping,
     MutableMapping,
@@ -116,10 +117,11 @@ class State:
         """The sequence of the last event; -1 before the first."""
         return self.sequence - 1
 
-    def frozen(self, now: int = 0, *, whole: bool = False) -> State:
+    def frozen(self, now: int = 0, *, whole: bool = False, requests: bool = True) -> State:
         """Return a copy at stamp ``now``, or the last event's if that is later, for readers while
         this one goes on. Cells are only copied if they are changed meanwhile;
         answers and settled grants are shared: to look one up, hold the lock of the projection.
+        Without ``requests`` it has no grants and nothing waits: copying many takes long.
         """
         at, classes = max(self.time, now), self.classes and self.classes.view()
         return replace(
@@ -130,8 +132,8 @@ class State:
                 for key, one in self.accounts.items()
             ),
             datasets=dict(self.datasets),
-            grants=self.grants.frozen(),
-            waiting=self.waiting.frozen(),
+            grants=self.grants.frozen() if requests else Grants(),
+            waiting=self.waiting.frozen() if requests else Queue(),
             last_epoch=dict(self.last_epoch),
             revalued=dict(self.revalued),
             memories=dict(self.memories),
@@ -275,16 +277,32 @@ class State:
         """Return what open grants hold in one account and may give back; None if it is nothing. Do
         not change it.
         """
-        if self.held is not None and self.held[0] == self.sequence:
-            return self.held[1].get(account)
-        return self._reserved(account).get(account)
+        return self.reserved_of((account,)).get(account)
 
-    def _reserved(self, only: AccountKey | None) -> dict[AccountKey, Sums]:
-        """Add up what open grants hold in all accounts, or in one ``only``."""
+    def reserved_of(self, accounts: Iterable[AccountKey]) -> dict[AccountKey, Sums]:
+        """Return ``reserved`` of some accounts. Open grants are looked at once, and only where an
+        account does not say it by itself.
+        """
+        if self.held is not None and self.held[0] == self.sequence:
+            every = self.held[1]
+            return {key: every[key] for key in accounts if key in every}
+        found: dict[AccountKey, Sums] = {}
+        unknown = set[AccountKey]()
+        for key in accounts:
+            if (account := self.accounts.get(key)) is None:
+                continue
+            if not account.says_held:
+                unknown.add(key)
+            elif (sums := account.reserved()) is not None:
+                found[key] = sums
+        return found | self._reserved(unknown) if unknown else found
+
+    def _reserved(self, only: Container[AccountKey] | None) -> dict[AccountKey, Sums]:
+        """Add up what open grants hold in all accounts, or in ``only`` some."""
         alike: dict[tuple[AccountKey, int, int], list[Any]] = {}
         for grant in self.open.values():  # of those that hold the same of the same, one is added
             for key, booked in grant.bookings:
-                if only is not None and key != only:
+                if only is not None and key not in only:
                     continue
                 cells = self.cells(key.unit, grant.selection)
                 place = key, id(cells), id(booked)

@@ -5,6 +5,7 @@ A group's number is that of its peak cell. Spent amounts are rounded up, remaini
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -110,11 +111,13 @@ def statement(
     if dataset is not None:
         state.dataset(dataset)
     axis = state.people().axis(by) if by is not None else None
-    return [
-        line(state, counted, axis)
+    wanted = [
+        counted
         for counted in (scopes(state) if client is None else _seen_by(state, client))
         if dataset is None or counted.key.dataset in (dataset, ALL)
     ]
+    held = state.reserved_of([one.key for one in wanted])
+    return [line(state, counted, axis, held.get) for counted in wanted]
 
 
 def _seen_by(state: State, client: str) -> list[Counted]:
@@ -128,30 +131,41 @@ def _seen_by(state: State, client: str) -> list[Counted]:
     ]
 
 
-def scopes(state: State) -> list[Counted]:
-    """Return every account that a limit rule in force compares now, unused ones included."""
-    found: dict[AccountKey, Counted] = {}
+def scopes(state: State, only: str | None = None) -> list[Counted]:
+    """Return every account that a limit rule in force compares now, unused ones included; of one
+    rule ``only``.
+    """
     if (adopted := state.adopted) is None:
         return []
+    used: defaultdict[tuple[str, int], list[AccountKey]] = defaultdict(list)
+    for key in state.accounts:
+        used[key[:2]].append(key)
+    found: dict[AccountKey, Counted] = {}
+    datasets = sorted(state.datasets.items())
     for rule in adopted.policy.limits:
+        if only not in (None, rule.id):
+            continue
         epoch = adopted.epochs[rule.id]
-        inside = [name for name, one in sorted(state.datasets.items()) if rule.scope.holds(one)]
+        inside = [name for name, one in datasets if rule.scope.holds(one)]
         keys = [account_key(rule, epoch.number, name, "") for name in inside if not rule.per]
         compared = {ALL} if rule.across else set(inside)
-        keys += [
-            key
-            for key in sorted(state.accounts)
-            if (key.rule, key.epoch) == (rule.id, epoch.number) and key.dataset in compared
-        ]
+        keys += [key for key in sorted(used[rule.id, epoch.number]) if key.dataset in compared]
         found |= {key: Counted(rule, epoch, key) for key in keys}
     return list(found.values())
 
 
-def line(state: State, counted: Counted, axis: int | None = None) -> Line:
-    """Return the line of one limit rule in one scope, split by the dimension ``axis`` if given."""
+def line(
+    state: State,
+    counted: Counted,
+    axis: int | None = None,
+    held: Callable[[AccountKey], Sums | None] | None = None,
+) -> Line:
+    """Return the line of one limit rule in one scope, split by the dimension ``axis`` if given;
+    ``held`` as of ``balances``.
+    """
     rule, epoch, key = counted
     used = state.seen(key).used
-    [total] = balances(state, counted, None)
+    [total] = balances(state, counted, None, held)
     [ever] = lifetime_sums(state, key.dataset, None, key.unit)
     return Line(
         rule=rule.id,
@@ -177,7 +191,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         total=total,
         worst_group=worst_group(state, counted, used),
         lifetime=ever._asdict(),
-        groups=[] if axis is None else balances(state, counted, axis),
+        groups=[] if axis is None else balances(state, counted, axis, held),
         ladder=ladder(state, counted, used),
     )
 

@@ -36,6 +36,28 @@ def test_what_is_held_is_the_sum_over_the_open_grants(wide: bool, todo: Ops) -> 
                 assert (found.stacked() == expected[key].stacked()).all()
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@settings(max_examples=examples(20))
+@given(todo=ops)
+def test_accounts_that_everyone_shares_say_what_grants_hold(wide: bool, todo: Ops) -> None:
+    """After every event some accounts hold what all grants together booked in each; so an account
+    that says so is not read off the grants.
+    """
+    book = ledger("renyi", wide, todo)
+    state = State(book.name)
+    for data in book.stored:
+        apply(state, read(state, Event.from_bytes(data)))
+        found = state.reserved_of(state.accounts)
+        state.held = None
+        expected = state.reserved()
+        state.held = None
+        for key in state.accounts:
+            alone, held = state.reserved_in(key), expected.get(key)
+            nothing = held is None or not held.stacked().any()
+            for one in (found.get(key), alone):
+                assert nothing if one is None else (one.stacked() == held.stacked()).all()
+
+
 def test_what_a_group_of_people_holds_is_on_all_cells() -> None:
     """Members of a household may lie in several cells: grants on two of them hold for it what both
     hold together, in the chart as in the account.

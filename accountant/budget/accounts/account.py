@@ -150,6 +150,21 @@ class Account:
             self._last(final)
         return final
 
+    @property
+    def says_held(self) -> bool:
+        """Whether ``held`` says what open grants hold in each cell: all of it is on everyone, and
+        nothing of it is without a bound.
+        """
+        return self.used.flat and not any(self.used.everyone_infinite)
+
+    def reserved(self) -> Sums | None:
+        """Return what open grants hold, of an account that ``says_held``; None if it is nothing."""
+        if not any(self.held):
+            return None
+        sums = Sums(len(self.axis), self.used.space)
+        sums.everyone = list(self.held)
+        return sums
+
     def mark(self, now: int) -> Mark:
         """Return what ``go_back`` needs to restore the account as it is at stamp ``now``."""
         return Mark(self.used.flat, self.bound, self.held, self.lasting)

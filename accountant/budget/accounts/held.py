@@ -264,16 +264,18 @@ class Held:
         arrays of all cells, or classes, are kept.
         """
         each = [self, *others]
+        if self.classes is None and all(one.flat and one._infinite is None for one in each):
+            return [one._of_everyone() for one in each]  # as of most accounts
         held = [one._apart() for one in each]
         known = [one for one in held if one is not None]
         if len(known) < len(held):
             return None
         places = places_apart(known, self.shape)
-        everyone = ([*one.everyone, *one.everyone_infinite] for one in each)
-        return [
-            one.at(places) + np.array(all_, dtype=np.int64).reshape(-1, 1)
-            for one, all_ in zip(known, everyone, strict=True)
-        ]
+        return [one.at(places) + sums._of_everyone() for one, sums in zip(known, each, strict=True)]
+
+    def _of_everyone(self) -> Integers:
+        """Return the sums of everyone, below them the numbers of infinite charges (2 x rows, 1)."""
+        return np.array(self.everyone + self.everyone_infinite, dtype=np.int64).reshape(-1, 1)
 
     def _apart(self) -> Touched | None:
         """Return the cells that are held apart, none of sums that are alike in all cells."""
