@@ -6,7 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 from msgspec import Struct
@@ -18,13 +18,14 @@ from accountant.budget.commands import STORED, Mechanisms
 from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by, stated_by
 from accountant.budget.reach import Reach, reach_in
 from accountant.budget.request import Terms, price_all
-from accountant.budget.state import Grant, State
+from accountant.budget.state import State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.curves import Orders
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.units import NOTHING, Charge
 from accountant.reporting.counting import NO_POLICY, Counting
 from accountant.reporting.notable import SORTS, Noted, NotedKept, Said, explained, notable, sorts_of
+from accountant.reporting.open_grants import OpenGrant, OpenGrants
 from accountant.reporting.packing import Pack, Unpack
 from accountant.reporting.schema import (
     ChangeFacts,
@@ -65,14 +66,6 @@ _MECHANISMS: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(
 
 NOWHERE: Final = Reach(("",), ("",))
 """Of an event that is about no dataset."""
-
-
-class OpenGrant(NamedTuple):
-    """An open grant, the names that it is booked under, and its charge by kind."""
-
-    grant: Grant
-    at: Names
-    parts: Parts
 
 
 class HeldKept(Struct, frozen=True, array_like=True):
@@ -116,7 +109,7 @@ class History:
         self.counting = Counting()
         self._trusted: dict[str, Trust] = {}
         self._cells = 0
-        self.held: dict[str, OpenGrant] = {}
+        self.held = OpenGrants()
         self.endings: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """By client, how many of its grants were ``committed``, ``released`` and ``expired``."""
         self.relaxed = Relaxing()
@@ -124,7 +117,7 @@ class History:
     def anew(self) -> History:
         """Return a history that begins now: it knows the open grants, and how limits count."""
         found = History(tallied=self._tallied)
-        found.held, found.counting, found._cells = dict(self.held), self.counting, self._cells
+        found.held, found.counting, found._cells = self.held.copy(), self.counting, self._cells
         return found
 
     def kept(self, pack: Pack) -> HistoryKept:
@@ -149,11 +142,11 @@ class History:
             cells=self._cells,
             held=[
                 HeldKept(
-                    name,
+                    one.grant.id,
                     NamesKept.of(one.at, pack),
                     {kind: pack.charge(part) for kind, part in one.parts.items()},
                 )
-                for name, one in self.held.items()
+                for one in self.held
             ],
             endings={client: dict(counts) for client, counts in self.endings.items()},
             relaxed=self.relaxed.kept(),
@@ -174,7 +167,8 @@ class History:
         made._trusted, made._cells = kept.trusted, kept.cells
         for one in kept.held:
             parts = {kind: unpack.charge(part) for kind, part in one.parts.items()}
-            made.held[one.grant] = OpenGrant(state.open[one.grant], one.at.names(unpack), parts)
+            grant = state.open[one.grant]
+            made.held.add(OpenGrant(grant, one.at.names(unpack), parts))
         for client, counts in kept.endings.items():
             made.endings[client].update(counts)
         made.relaxed = Relaxing.begun(kept.relaxed)
@@ -239,8 +233,10 @@ class History:
         elif event.type in SETTLING:
             self._settled(state, event)
         elif event.type == RECOVERED:
-            for name, held in self.held.items():
-                text = f"grant {name} was open when the ledger was recovered; charged in full"
+            for held in self.held:
+                text = (
+                    f"grant {held.grant.id} was open when the ledger was recovered; charged in full"
+                )
                 self._note("expired", event, held.at, held.grant.total, ((text,), ()))
             self.held.clear()
         elif event.type == REVALUED:
@@ -268,8 +264,7 @@ class History:
                 tally.requests += 1
                 tally.add(charge, at.policy)
         if event.type == "grant.reserved.v1":
-            name = grant_in(event)
-            self.held[name] = OpenGrant(state.open[name], at, parts)
+            self.held.add(OpenGrant(state.open[grant_in(event)], at, parts))
         if fired:
             self.relaxed.take(() if refused else fired, at.client, total)
             if body.get("charged_to") == "everyone":

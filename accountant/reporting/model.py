@@ -14,7 +14,7 @@ from accountant.budget.rules.relaxed import Larger
 from accountant.budget.state import ALL, AccountKey, Counted, State
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
-from accountant.privacy.units import NOTHING, Charge, Currency
+from accountant.privacy.units import NOTHING, Currency
 from accountant.reporting import schema, words
 from accountant.reporting.counting import Basis
 from accountant.reporting.following import Followed
@@ -247,12 +247,6 @@ def reservations(history: History, dataset: str, basis: Basis) -> schema.Reserva
     """Return the open grants that are charged to a dataset, or to any (ALL), and what they add to
     the sum of ``basis``.
     """
-    held = [one for one in history.held.values() if dataset in (ALL, *one.at.on.charged)]
-    held.sort(key=lambda one: (one.grant.expires, one.grant.sequence))
-    total = sum((one.grant.total for one in held), start=NOTHING).amount(Currency.EPSILON)
-    booked: dict[int, Charge] = {}
-    for grant, at, _ in held:
-        booked[at.policy] = booked.get(at.policy, NOTHING) + grant.total
     listed = tuple(
         schema.Reservation(
             grant=grant.id,
@@ -264,10 +258,12 @@ def reservations(history: History, dataset: str, basis: Basis) -> schema.Reserva
             opened=rfc3339(grant.opened),
             expires=rfc3339(grant.expires),
         )
-        for grant, at, _ in held[:MOST_RESERVATIONS]
+        for grant, at, _ in history.held.soonest(dataset, MOST_RESERVATIONS)
     )
+    booked, number = history.held.booked(dataset), history.held.number(dataset)
+    total = sum(booked.values(), start=NOTHING).amount(Currency.EPSILON)
     first = listed[0].expires if listed else None
-    return schema.Reservations(len(held), total, basis.adds(booked), first, listed)
+    return schema.Reservations(number, total, basis.adds(booked), first, listed)
 
 
 def _policy(state: State, history: History) -> schema.PolicyFacts | None:

@@ -288,7 +288,7 @@ def test_only_open_grants_are_held_on_to(desk: Desk) -> None:
     for row in desk.stored():
         follow(state, row.body)
         history.add(state, Event.from_bytes(row.body))
-    assert set(history.held) == set(state.open) == set(names[2:])
+    assert {one.grant.id for one in history.held} == set(state.open) == set(names[2:])
     desk.forward(61)
     desk.service.expire_due()
     assert [len(listed(desk.report(), sort)) for sort in ("expired", "given_back")] == [2, 1]

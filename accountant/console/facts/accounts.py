@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -167,15 +168,30 @@ def usual(state: State, activity: Activity, dataset: str, now: int) -> UsualFact
     if found is None or policy is None or all(r.action != "block" for r in policy.policy.limits):
         return None
     try:
-        request = prepare(state, found.client, _asked(found), now)
+        request = prepare(state, found.client, _asked(activity, dataset, found), now)
         more = how_many(state, request)
     except Problem:
         return None
     return UsualFacts(show(found.epsilon, Currency.EPSILON), more)
 
 
-def _asked(found: Usual) -> AskGrant | OpenSparseVector:
-    """Return the request, on everyone; for what was recorded, one for the same."""
+_ASKED: Final[WeakKeyDictionary[Activity, dict[str, tuple[Usual, AskGrant | OpenSparseVector]]]] = (
+    WeakKeyDictionary()
+)
+"""The usual requests that were read before, by dataset: each remembers what it costs."""
+
+
+def _asked(activity: Activity, dataset: str, found: Usual) -> AskGrant | OpenSparseVector:
+    """Return the usual request of a dataset, on everyone; for what was recorded, one for the same.
+    It is read once, as long as it is the usual one.
+    """
+    known = _ASKED.setdefault(activity, {})
+    if dataset not in known or known[dataset][0] is not found:
+        known[dataset] = found, _read(found)
+    return known[dataset][1]
+
+
+def _read(found: Usual) -> AskGrant | OpenSparseVector:
     command = {name: value for name, value in found.command.items() if name != "subjects"}
     if command["type"] == RecordInvocations.command:
         command["type"] = AskGrant.command

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
-from typing import Final
+from collections.abc import Container
+from decimal import Decimal
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from accountant.budget.accounts.sums import Sums
 from accountant.budget.facts import SECOND
-from accountant.budget.state import AccountKey, Counted, State
+from accountant.budget.state import AccountKey, Counted
 from accountant.console.facts.accounts import forecast_of
+from accountant.console.facts.adopting import Adopted
 from accountant.console.facts.pace import Pace
 from accountant.console.facts.standing import balance_of
 from accountant.ledger.events import rfc3339
 from accountant.privacy.units import INFINITE
 from accountant.reporting.desk import Page
-from accountant.reporting.statement import Balance, balances, scopes
+from accountant.reporting.statement import Balance, scopes
 
-Held = Callable[[AccountKey], Sums | None]
 _FARTHEST: Final = 100 * 366 * 86_400 * SECOND
 
 
@@ -44,118 +44,93 @@ class Effect(Struct, frozen=True):
     then: Standing | None
 
 
-def effects_of(page: Page, then: State, only: Container[str] | None = None) -> list[Effect]:
+class Moved(NamedTuple):
+    """A limit on an account now and under another policy, with its balances; None where it is not
+    there.
+    """
+
+    was: Counted | None
+    now: Balance | None
+    becomes: Counted | None
+    then: Balance | None
+
+    @property
+    def counted(self) -> Counted:
+        """The limit as it would be, as it is where it would not be there."""
+        found = self.becomes or self.was
+        assert found is not None  # noqa: S101 one of them is there
+        return found
+
+    @property
+    def changes(self) -> bool:
+        """Whether the limit, its window, or what is left of it would be another."""
+        if self.was is None or self.becomes is None or self.now != self.then:
+            return True
+        return _numbers(self.was) != _numbers(self.becomes)
+
+    @property
+    def left(self) -> Decimal:
+        """What would be left."""
+        return Decimal(0 if self.then is None else self.then.remaining)
+
+
+def moved(page: Page, then: Adopted, only: Container[str] | None = None) -> list[Moved]:
     """Return each limit on each account now and then, the new policy's order first; of some rules
     ``only``.
     """
-    state = page.followed.state
-    before = {_name(one.key): one for one in scopes(state)}
-    after = {_name(one.key): one for one in scopes(then)}
-    held = held_then(page, then)
+    before = {_name(one.key): one for one in scopes(page.followed.state)}
+    after = {_name(one.key): one for one in scopes(then.state)}
     found = []
     for name in (*after, *(one for one in before if one not in after)):
-        was, is_ = before.get(name), after.get(name)
-        counted = is_ or was
-        assert counted is not None  # noqa: S101 for the type checker
-        if only is not None and name[0] not in only:
-            continue
-        key, rule = counted.key, counted.rule
-        now = None if was is None else _standing(page, was)
-        found.append(
-            Effect(
-                rule=rule.id,
-                dataset=key.dataset,
-                scope=rule.place_in_words((key.dataset, key.client, key.purpose), state.people()),
-                divides=rule.divides,
-                now=now,
-                then=None if is_ is None else _then(page, (then, held), is_, was),
-            )
-        )
+        was, becomes = before.get(name), after.get(name)
+        if only is None or name[0] in only:
+            now = None if was is None else balance_of(page, was)
+            found.append(Moved(was, now, becomes, becomes and then.balance(becomes)))
     return found
+
+
+def effect_of(page: Page, one: Moved) -> Effect:
+    """Return how a limit on an account would move, with how long it would last."""
+    rule, key = one.counted.rule, one.counted.key
+    return Effect(
+        rule=rule.id,
+        dataset=key.dataset,
+        scope=rule.place_in_words(
+            (key.dataset, key.client, key.purpose), page.followed.state.people()
+        ),
+        divides=rule.divides,
+        now=None if one.was is None or one.now is None else _standing(page, one.was, one.now),
+        then=_then(page, one),
+    )
 
 
 def _name(key: AccountKey) -> tuple[str, ...]:
     return key.rule, key.dataset, key.client, key.purpose
 
 
-def _standing(page: Page, counted: Counted) -> Standing:
-    total = balance_of(page, counted)
+def _numbers(counted: Counted) -> tuple[str, str]:
+    """Return the epsilon and the window of a limit."""
+    window = counted.epoch.window
+    return f"{counted.rule.limit.epsilon:f}", window.words if window else ""
+
+
+def _standing(page: Page, counted: Counted, total: Balance) -> Standing:
     forecast = forecast_of(page, counted, total)
-    return Standing(
-        f"{counted.rule.limit.epsilon:f}",
-        counted.epoch.window.words if counted.epoch.window else "",
-        total,
-        forecast.paces,
-        forecast.why,
-    )
+    return Standing(*_numbers(counted), total, forecast.paces, forecast.why)
 
 
-def _then(page: Page, then: tuple[State, Held], counted: Counted, was: Counted | None) -> Standing:
+def _then(page: Page, one: Moved) -> Standing | None:
     """Return where a limit would stand, used as fast as its account was so far."""
-    total = balance_then(*then, counted)
-    window = counted.epoch.window.words if counted.epoch.window else ""
+    if one.becomes is None or one.then is None:
+        return None
+    limit, window = _numbers(one.becomes)
     paces: tuple[Pace, ...] = ()
     why = "it comes back with time" if window else "nothing was counted by this rule so far"
-    if was is not None and not window:
-        before = balance_of(page, was)
-        paces = carried_on(forecast_of(page, was, before).paces, total.remaining, page.now)
-        why = "" if any(one.runs_out for one in paces) else "at this pace it does not run out"
-    return Standing(f"{counted.rule.limit.epsilon:f}", window, total, paces, why)
-
-
-def balance_then(then: State, held: Held, counted: Counted) -> Balance:
-    """Return the balance of a limit in a state that another policy would make of a page's, where
-    open grants would hold what ``held_then`` returns.
-    """
-    [total] = balances(then, counted, None, held)
-    return total
-
-
-def held_then(page: Page, then: State) -> Held:
-    """Return what open grants would hold in an account: what they hold in that of the epoch before,
-    which is known, where each is carried over as it is.
-    """
-    adopted = page.followed.state.adopted
-    epochs = {rule: one.number for rule, one in adopted.epochs.items()} if adopted else {}
-    otherwise = _otherwise(then, epochs)
-
-    def held(key: AccountKey) -> Sums | None:
-        if key in otherwise:
-            return then.reserved_in(key)
-        before = key._replace(epoch=epochs.get(key.rule, key.epoch))
-        return page.followed.burndowns.held.of(before)
-
-    return held
-
-
-def _otherwise(then: State, before: Mapping[str, int]) -> set[AccountKey]:
-    """Return the accounts in which an open grant holds another charge than in that of the epoch
-    ``before``, by rule. Every grant is looked at once, for all accounts.
-    """
-    now = {rule: one.number for rule, one in then.adopted.epochs.items()} if then.adopted else {}
-    pairs: dict[AccountKey, tuple[AccountKey, AccountKey] | None] = {}
-    found = set()
-    for grant in then.open.values():
-        booked = dict(grant.bookings)
-        for key in booked:
-            if key not in pairs:
-                pairs[key] = _in_both_epochs(key, before.get(key.rule), now.get(key.rule))
-            pair = pairs[key]
-            if pair is not None and booked.get(pair[0]) is not booked.get(pair[1]):
-                found.add(pair[1])
-    return found
-
-
-def _in_both_epochs(
-    key: AccountKey, was: int | None, is_: int | None
-) -> tuple[AccountKey, AccountKey] | None:
-    """Return the accounts of one limit in two epochs, None if they are the same; of a limit that
-    was not there before, no account and its own.
-    """
-    if is_ is None or is_ == was:
-        return None
-    before = key._replace(epoch=-1 if was is None else was)
-    return before, key._replace(epoch=is_)
+    if one.was is not None and one.now is not None and not window:
+        before = forecast_of(page, one.was, one.now).paces
+        paces = carried_on(before, one.then.remaining, page.now)
+        why = "" if any(each.runs_out for each in paces) else "at this pace it does not run out"
+    return Standing(limit, window, one.then, paces, why)
 
 
 def carried_on(paces: tuple[Pace, ...], left: str, now: int) -> tuple[Pace, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -57,9 +59,9 @@ def findings(page: Page) -> Findings:
         if total := history.total(sort):
             latest = tuple(history.latest(sort, 0, MOST))
             sorts.append(Sort(name, meaning, total, latest))
-    held = [one.at.client for one in history.held.values()]
+    held = Counter(one.at.client for one in history.held)
     silent = [
-        Silent(client, ends["expired"], held.count(client))
+        Silent(client, ends["expired"], held[client])
         for client, ends in history.endings.items()
         if ends["expired"] and not ends["committed"] and not ends["released"]
     ]
@@ -88,7 +90,7 @@ class OpenGrants(Struct, frozen=True):
 
 def open_grants(page: Page, most: int = 200) -> OpenGrants:
     """Return at most ``most`` open grants, the oldest first."""
-    held = sorted(page.followed.state.open.values(), key=lambda grant: grant.sequence)
+    held, opened = page.followed.history.held, page.followed.state.open
     listed = tuple(
         Open(
             id=one.id,
@@ -101,6 +103,6 @@ def open_grants(page: Page, most: int = 200) -> OpenGrants:
             expires=rfc3339(one.expires),
             session=bool(one.session),
         )
-        for one in held[:most]
+        for one in (opened[first.grant.id] for first in islice(held, most))
     )
     return OpenGrants(listed, len(held))

@@ -89,7 +89,7 @@ def home(page: Page) -> HomeFacts:
     found = tuple(row_of(page, one) for one in places[:MOST_ROWS])
     facts = custody(page)
     today = page.now // DAY
-    activity, opened = page.followed.activity, [g.opened for g in state.open.values()]
+    activity, oldest = page.followed.activity, page.followed.history.held.oldest()
     found_needs = needs(page, found, facts)
     over = sum(one.total is not None and one.total.status == "over" for one in places)
     return HomeFacts(
@@ -107,7 +107,7 @@ def home(page: Page) -> HomeFacts:
             dict(activity.within(today - WEEK + 1, today)),
             dict(activity.within(today - 2 * WEEK + 1, today - WEEK)),
         ),
-        held=Held(len(opened), rfc3339(min(opened)) if opened else None),
+        held=Held(len(state.open), rfc3339(oldest.opened) if oldest else None),
         ledger=facts,
     )
 

@@ -6,7 +6,9 @@ of the last 7. Where a limit gives back with time there is no such date, and the
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -62,24 +64,26 @@ def forecast(points: Sequence[PointFacts], use: Use, now: int) -> Forecast:
     """Return what the points of a limit, in the order of time, say about when it is used up at
     stamp ``now`` (microseconds).
     """
-    start = microseconds(use.period.start) if use.period else 0
-    found = [p for p in points if p.epoch == use.epoch and microseconds(p.time) >= start]
+    start = use.period.start if use.period else ""
+    # Epochs, and stamps, which all are of one length, ascend.
+    first = bisect_left(points, (use.epoch, start), key=lambda one: (one.epoch, one.time))
+    found = points[first : bisect_right(points, use.epoch, key=lambda one: one.epoch)]
     each = [_pace(found, use, days, now, start) for days in (LONG, SHORT)]
     end = use.period.end if use.period else None
     if end is not None:  # before any date counts, it begins anew
         each = [p if (p.runs_out or end) < end else Pace(p.days, p.a_day, None) for p in each]
-    over = next((p.time for p in found if _number(p.spent) > _number(p.limit)), None)
+    over = next((p.time for p in found if _above(p.spent, p.limit)), None)
     return Forecast((each[0], each[1]), over, end, _why(found, each[0], use))
 
 
-def _pace(points: Sequence[PointFacts], use: Use, days: int, now: int, start: int) -> Pace:
+def _pace(points: Sequence[PointFacts], use: Use, days: int, now: int, start: str) -> Pace:
     if not points or use.rolling or INFINITE in (use.spent, use.left):
         return Pace(days, None, None)
-    since = max(now - days * _DAY, start or microseconds(points[0].time))
+    since = max(now - days * _DAY, microseconds(start or points[0].time))
     if (passed := now - since) < _DAY:
         return Pace(days, None, None)
-    then = [one for one in points if microseconds(one.time) <= since]
-    before = _number(then[-1].spent) if then else 0.0
+    then = bisect_right(points, rfc3339(since), key=lambda one: one.time)
+    before = _number(points[then - 1].spent) if then else 0.0
     a_day = max(0.0, _number(use.spent) - before) / (passed / _DAY)
     left, runs_out = _number(use.left), None
     if a_day > 0 and 0 < left / a_day < _FARTHEST:
@@ -100,6 +104,11 @@ def _why(points: Sequence[PointFacts], pace: Pace, use: Use) -> str:
     if float(pace.a_day) == 0:
         return f"nothing was spent in {LONG} days"
     return "not before it refills" if use.period else "not within a hundred years"
+
+
+@lru_cache(maxsize=65_536)  # points stay as they are, and each page reads those of many accounts
+def _above(spent: str, limit: str) -> bool:
+    return _number(spent) > _number(limit)
 
 
 def _number(amount: str) -> float:

@@ -7,6 +7,7 @@ fast a limit is used is that of the past: nobody can know how clients would ask 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final
@@ -21,10 +22,11 @@ from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
-from accountant.budget.trials.backtest import CONFIRMED, Backtest
+from accountant.budget.trials.backtest import CONFIRMED
 from accountant.console.facts.accounts import UsualFacts, forecast_of, usual
+from accountant.console.facts.adopting import Adopted, adopted
 from accountant.console.facts.changing import LIFETIME, Change, changed, ladder
-from accountant.console.facts.effects import Effect, balance_then, carried_on, effects_of, held_then
+from accountant.console.facts.effects import Effect, Moved, carried_on, effect_of, moved
 from accountant.console.facts.pace import Forecast, Pace
 from accountant.ledger.events import rfc3339
 from accountant.reporting.desk import Page
@@ -148,16 +150,17 @@ def _of_the_limit(detail: str) -> str:
 
 
 def _limits(state: State) -> Iterator[Limits]:
-    adopted = state.adopted
-    for rule in adopted.policy.limits if adopted else ():
-        names = {one.key.dataset for one in scopes(state) if one.rule.id == rule.id}
+    names = defaultdict[str, set[str]](set)
+    for one in scopes(state):
+        names[one.rule.id].add(one.key.dataset)
+    for rule in state.adopted.policy.limits if state.adopted else ():
         limit = rule.limit
         yield Limits(
             rule.id,
             f"{limit.epsilon:f}",
             f"{limit.delta:f}",
             rule.span or LIFETIME,
-            tuple(sorted(names)[:MOST_LIMITS]),
+            tuple(sorted(names[rule.id])[:MOST_LIMITS]),
         )
 
 
@@ -166,33 +169,35 @@ def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried 
         return Mistake(f"The policy has {len(text):,} characters; the most is {MOST_TEXT:,}.")
     state, activity = page.followed.state, page.followed.activity
     policy, digest = parse_policy(text)
-    adopted = state.adopted
-    assert adopted is not None  # noqa: S101 for the type checker
-    loosens, closes = _judged(state.frozen(page.now), policy, page.now)
-    then = _after(page, policy)
+    before = state.adopted
+    assert before is not None  # noqa: S101 for the type checker
+    copy = state.frozen(page.now, requests=False)
+    loosens, closes = _judged(copy, policy, page.now)
+    then = adopted(page, policy, copy)
     heavy = _cells(state) > MOST_CELLS
-    rules = {one.rule for one in differences(adopted.policy, policy)} if heavy else None
-    effects = effects_of(page, then, rules)
-    diff = tuple(differences(adopted.policy, policy, state.population))[:MOST_LIMITS]
-    kept = [one for one in effects if one.now != one.then]
-    focus = _focus(effects, change, account)
+    rules = {one.rule for one in differences(before.policy, policy)} if heavy else None
+    each = moved(page, then, rules)
+    diff = tuple(differences(before.policy, policy, state.population))[:MOST_LIMITS]
+    kept = [one for one in each if one.changes]
+    about = _focus(each, change, account)
+    focus = None if about is None else effect_of(page, about)
     data = focus.dataset if focus is not None else "*"
     return Tried(
         text=text,
         digest=digest,
-        same=policy == adopted.policy,
+        same=policy == before.policy,
         changes=diff,
         loosens=tuple(loosens),
         closes=closes,
-        effects=tuple(kept[:MOST_LIMITS]),
+        effects=tuple(effect_of(page, one) for one in kept[:MOST_LIMITS]),
         left_out=max(0, len(kept) - MOST_LIMITS),
         depletion=tuple(one.in_words() for one in bounds(policy)),
         usual_now=usual(state, activity, data, page.now),
-        usual_then=usual(then, activity, data, page.now),
+        usual_then=usual(then.state, activity, data, page.now),
         usual_of=data,
         focus=focus,
         rungs=tuple(_rungs(page, change, focus)) if change and focus and not heavy else (),
-        binding=_binding(page, then, focus),
+        binding=_binding(then, focus),
         points=_points(page, focus),
         forecast=_forecast(page, focus),
     )
@@ -219,82 +224,62 @@ def _judged(state: State, policy: Policy, now: int) -> tuple[list[str], str]:
     return list((body or {}).get("loosens", ())), ""
 
 
-def _after(page: Page, policy: Policy) -> State:
-    """Return a copy of the state in which a policy is in force."""
-    state = page.followed.state
-    copy = state.frozen(page.now)
-    if state.adopted is not None and state.adopted.policy == policy:
-        return copy
-    tested = Backtest(copy)
-    tested.adopt(policy, max(page.now, state.time))
-    copy.now = page.now
-    return copy
-
-
-def _focus(effects: list[Effect], change: Change | None, account: str) -> Effect | None:
-    """Return the effect that the page is about: of the limit that is tried, on the account that was
-    named, or the one of which least would be left.
+def _focus(each: list[Moved], change: Change | None, account: str) -> Moved | None:
+    """Return what the page is about: the limit that is tried, on the account that was named, or the
+    one of which least would be left.
     """
     if change is None:
         return None
-    mine = [one for one in effects if one.rule == change.rule and one.then is not None]
-    named = [one for one in mine if one.dataset == account] or mine
-    return min(named, key=_left, default=None)
-
-
-def _left(one: Effect) -> Decimal:
-    return Decimal(one.then.total.remaining) if one.then is not None else Decimal(0)
+    mine = [one for one in each if one.counted.rule.id == change.rule and one.then is not None]
+    named = [one for one in mine if one.counted.key.dataset == account] or mine
+    return min(named, key=lambda one: one.left, default=None)
 
 
 def _rungs(page: Page, change: Change, focus: Effect) -> Iterator[Rung]:
     """Yield other limits beside the one that is tried, the smallest first."""
-    adopted = page.followed.state.adopted
-    if adopted is None or focus.now is None or focus.then is None:
+    state = page.followed.state
+    before = state.adopted
+    if before is None or focus.now is None or focus.then is None:
         return
     tried, in_force = Decimal(focus.then.limit), Decimal(focus.now.limit)
     for amount in ladder(in_force, tried):
         name = "tried" if amount == tried else "in force" if amount == in_force else ""
         other = change._replace(epsilon=f"{amount:f}")
-        text = changed(adopted.policy, Change(change.rule) if name == "in force" else other)
+        text = changed(before.policy, Change(change.rule) if name == "in force" else other)
         try:
-            then = _after(page, parse_policy(text)[0])
+            policy, _ = parse_policy(text)
+            then = adopted(page, policy, state.frozen(page.now, requests=False))
         except Problem:
             continue
-        counted = next(
-            (
-                one
-                for one in scopes(then)
-                if (one.rule.id, one.key.dataset) == (focus.rule, focus.dataset)
-            ),
-            None,
-        )
+        there = scopes(then.state, focus.rule)
+        counted = next((one for one in there if one.key.dataset == focus.dataset), None)
         if counted is None:
             continue
-        total = balance_then(then, held_then(page, then), counted)
+        total = then.balance(counted)
         paces = () if counted.epoch.window else focus.now.paces
         yield Rung(
             f"{amount:f}",
             name,
             text,
             total,
-            usual(then, page.followed.activity, focus.dataset, page.now),
+            usual(then.state, page.followed.activity, focus.dataset, page.now),
             carried_on(paces, total.remaining, page.now),
         )
 
 
-def _binding(page: Page, then: State, focus: Effect | None) -> Binding | None:
+def _binding(then: Adopted, focus: Effect | None) -> Binding | None:
     """Return the limit on the same data of which less is left than of the one that is tried."""
     if focus is None or focus.then is None:
         return None
-    covered, held = then.datasets.get(focus.dataset), held_then(page, then)
+    covered = then.state.datasets.get(focus.dataset)
     found: list[tuple[Decimal, LimitRule, str, Balance]] = []
-    for one in scopes(then):
+    for one in scopes(then.state):
         rule, where = one.rule, one.key.dataset
         holds = covered is not None and rule.scope.holds(covered)
         if rule.id == focus.rule or rule.divides or rule.action != "block" or rule.subjects:
             continue
         if where == focus.dataset or (where == "*" and holds):
-            total = balance_then(then, held, one)
+            total = then.balance(one)
             found.append((Decimal(total.remaining), rule, where, total))
     if not found:
         return None
@@ -323,7 +308,7 @@ def _points(page: Page, focus: Effect | None) -> tuple[PointFacts, ...]:
 def _forecast(page: Page, focus: Effect | None) -> Forecast | None:
     if focus is None or focus.now is None:
         return None
-    for one in scopes(page.followed.state):
-        if (one.rule.id, one.key.dataset) == (focus.rule, focus.dataset):
+    for one in scopes(page.followed.state, focus.rule):
+        if one.key.dataset == focus.dataset:
             return forecast_of(page, one, focus.now.total)
     return None
