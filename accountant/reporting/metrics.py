@@ -1,16 +1,16 @@
 """What a monitor reads of a running service: budgets, decisions, queues, evidence, the clock.
 
 Amounts are exact in the ledger and floats here: losses are rounded up, and limits and what is left
-of them down, to the next float. A reading takes time with the number of accounts, of cells that
-were charged apart and of open grants, and reads no events but those that another process has just
-written.
+of them down, to the next float. A reading takes time with the number of accounts, and of cells that
+were charged apart; it reads no events but those that another process has just written. Open grants
+are copied, and looked at once, only where some of a limit were charged apart.
 """
 
 from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import inf, nextafter
 from typing import Final, NamedTuple
@@ -25,12 +25,14 @@ from prometheus_client.registry import Collector
 
 from accountant import __version__
 from accountant.auth.keys import LEDGER as KEYS
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.errors import Problem
-from accountant.budget.state import Counted, State
+from accountant.budget.state import AccountKey, Counted, State
 from accountant.privacy import engine
 from accountant.privacy.units import INFINITE
 from accountant.reporting.statement import balances, scopes
 from accountant.runtime.measures import BOUNDS
+from accountant.runtime.reader import Counts
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
 from accountant.store.vault import KINDS, Vault
@@ -199,27 +201,28 @@ class ServiceCollector(Collector):
         found.add("accountant_proposals_waiting", waiting, KEYS)
         for ledger in names:
             try:
-                state = self._service.state(ledger)
+                state, counts = self._service.sums(ledger)
             except (Problem, StoreError):
                 found.add("accountant_ledger_readable", 0, ledger)
                 continue
             found.add("accountant_ledger_readable", 1, ledger)
-            self._ledger(found, state)
+            self._ledger(found, state, counts)
             if self._service.vault is not None:
                 _heads(found, ledger, self._service.vault)
 
-    def _ledger(self, found: Readings, state: State) -> None:
+    def _ledger(self, found: Readings, state: State, counts: Counts) -> None:
         ledger, now = state.ledger, max(state.time, state.now)
         found.add("accountant_ledger_events", state.sequence, ledger)
-        found.add("accountant_grants_open", len(state.open), ledger)
-        found.add("accountant_requests_waiting", len(state.waiting), ledger)
+        found.add("accountant_grants_open", counts.open, ledger)
+        found.add("accountant_requests_waiting", counts.waiting, ledger)
         proposed = sum(one.is_open(now) for one in state.proposals.values())
         found.add("accountant_proposals_waiting", proposed, ledger)
         stopped = state.custody.stopped is not None
         found.add("accountant_publication_stopped", stopped, ledger)
-        for counted in scopes(state):
-            if self._parts or not counted.rule.divides:
-                _account(found, state, counted)
+        shown = [one for one in scopes(state) if self._parts or not one.rule.divides]
+        held = state.reserved_of([one.key for one in shown])
+        for counted in shown:
+            _account(found, state, counted, held.get)
 
     def _latencies(self) -> Metric:
         name = "accountant_request_duration_seconds"
@@ -234,10 +237,12 @@ class ServiceCollector(Collector):
         return family
 
 
-def _account(found: Readings, state: State, counted: Counted) -> None:
+def _account(
+    found: Readings, state: State, counted: Counted, held: Callable[[AccountKey], Sums | None]
+) -> None:
     """Add what one account has used of its limit, at its fullest cell."""
     rule, _, key = counted
-    [total] = balances(state, counted, None)
+    [total] = balances(state, counted, None, held)
     labels = state.ledger, rule.id, key.dataset, key.unit, key.client, key.purpose
     found.add("accountant_limit_epsilon", down(f"{rule.limit.epsilon:f}"), *labels)
     found.add("accountant_limit_spent_epsilon", up(total.spent), *labels)

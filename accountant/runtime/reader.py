@@ -54,6 +54,13 @@ class Preview(NamedTuple):
     sequence: int
 
 
+class Counts(NamedTuple):
+    """How many grants are open, and how many requests wait."""
+
+    open: int
+    waiting: int
+
+
 class Approvable(NamedTuple):
     """A request that waits for a person, as it would be decided now. ``state`` is a copy."""
 
@@ -100,6 +107,16 @@ class Reader:
         """Return the committed state, which later commands do not change. Raise NotFound."""
         with self._up_to_date(ledger) as state:
             return state.frozen(self.now(state))
+
+    def sums(self, ledger: str) -> tuple[State, Counts]:
+        """Return the committed state as far as it is about sums, and how many requests there are.
+        Open grants are in it only where accounts do not say what these hold: copying many holds up
+        those who ask for budget. Raise NotFound.
+        """
+        with self._up_to_date(ledger) as state:
+            known = all(account.says_held for account in state.accounts.values())
+            counts = Counts(len(state.open), len(state.waiting))
+            return state.frozen(self.now(state), requests=not known), counts
 
     def in_force(self, ledger: str) -> tuple[Adopted | None, Custody]:
         """Return the policy in force, if any, and the ledger's custody: values, so that nothing is

@@ -97,6 +97,26 @@ def test_the_numbers_are_those_of_the_ledger(world: Callable[..., World]) -> Non
     assert at(found, "clock_in_doubt") == 0
 
 
+def test_open_grants_are_copied_only_where_cells_were_charged_apart(
+    world: Callable[..., World],
+) -> None:
+    """As long as everyone is charged the accounts say what grants hold; the numbers are those of
+    the accounts before and after.
+    """
+    made = world().hospital(RULES, {"sex": ["f", "m"]})
+    for subjects, copied in (({}, 0), ({}, 0), ({"subjects": {"sex": ["f"]}}, 3)):
+        made.post("/grants", ask(laplace("0.1"), purpose="p", **subjects))
+        state, counts = made.service.sums("fair")
+        assert len(state.open) == copied
+        assert counts.open == len(made.service.state("fair").open)
+        found, rows = scrape(made), made.get("/accounts").json()["accounts"]
+        [total] = [one["total"] for one in rows if (one["rule"], one["dataset"]) == ("a", "d")]
+        for name in ("spent", "reserved", "remaining"):
+            read = at(found, f"limit_{name}_epsilon", population="fair", rule="a", dataset="d")
+            assert read == pytest.approx(float(total[name]), abs=1e-12), name
+    assert total["reserved"] == "0.3"
+
+
 def test_parts_are_shown_where_they_are_asked_for(world: Callable[..., World]) -> None:
     """Accounts that only divide a limit, such as a client's, are an option of the scrape."""
     made = world().hospital(RULES)
