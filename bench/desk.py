@@ -79,7 +79,7 @@ def _every(
     with serving(place, url, secret) as made:
         look = _reader(made, code)
         for address in _pages(dataset, last):
-            while look(address) != HTTPStatus.OK:  # the ledger is being read
+            while not look(address):  # a page of a part of the ledger tells other figures
                 time.sleep(0.5)
             times = []
             for _ in range(FEW_LOOKS):
@@ -173,24 +173,26 @@ def _link(home: Path, url: str) -> str:
     return said.split("/console/signin/link/")[1].split()[0]
 
 
-def _reader(made: Served, code: str) -> Callable[[str], int]:
-    """Somebody who has signed in; returns how they look at a page, which returns its status."""
+def _reader(made: Served, code: str) -> Callable[[str], bool]:
+    """Somebody who has signed in; returns how they look at a page, which returns whether it is
+    there, and of the whole ledger.
+    """
     client = made.client()
     del client.headers["Authorization"]
     origin = {"Origin": f"http://127.0.0.1:{made.port}", "Sec-Fetch-Site": "same-origin"}
     client.post("/console/signin/code", data={"code": code}, headers=origin)
 
-    def look(address: str) -> int:
-        status = client.get(address).status_code
-        if status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
-            raise RuntimeError(f"{address} cannot be seen: {status}")
-        return status
+    def look(address: str) -> bool:
+        answer = client.get(address)
+        if answer.status_code not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
+            raise RuntimeError(f"{address} cannot be seen: {answer.status_code}")
+        return answer.status_code == HTTPStatus.OK and "Refresh" not in answer.headers
 
     look("/console")
     return look
 
 
-def _read(look: Callable[[str], int], done: Event) -> None:
+def _read(look: Callable[[str], bool], done: Event) -> None:
     while not done.wait(0.25):
         look("/console")
 

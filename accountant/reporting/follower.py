@@ -28,6 +28,8 @@ _LEAST: Final = 0.05
 """Seconds of the processor for which events are read, so that those of a short ledger are all read
 at once on a busy machine, too.
 """
+_SOON: Final = 1_000
+"""Events of which it may be expected that they are read while somebody waits."""
 _PIECE: Final = 0.05
 """Seconds that are read on before somebody who asks gets a turn."""
 _WORTH: Final = 500
@@ -120,6 +122,8 @@ class Follower:
         """Return the answer. Raise StoreError, or ValueError for a damaged ledger."""
         name, ledgers = asked.population, self._ledgers
         size = ledgers.head(name).size  # what comes while events are read is for the next one
+        if asked.early and self._far(name, size):
+            asked = asked._replace(patience=0.0)
         followed = self._up_to_date(asked)
         behind = None
         if followed.state.sequence < size:
@@ -151,6 +155,14 @@ class Follower:
             self._check(name)
             return True
         return any(map(self._keep, list(self._followed)))
+
+    def _far(self, name: str, size: int) -> bool:
+        """Return whether something is known of a ledger, and more is left to read than anybody has
+        the patience for: then whoever takes what is known need not wait.
+        """
+        if (followed := self._followed.get(name)) is None or followed.state.population is None:
+            return False
+        return size - followed.state.sequence > _SOON
 
     def cells(self, population: str) -> int:
         """Return how many cells a population that is followed has; 0 if it is not."""

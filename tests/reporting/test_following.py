@@ -138,6 +138,28 @@ def test_whoever_is_impatient_is_told_how_far_it_was_read(
     assert found[-1] == build_report(desk.name, desk.stored(), _texts(desk))
 
 
+def test_nobody_waits_for_what_is_too_much_to_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes what is known has it at once while much is left to read, however patient they
+    are; what is soon read is waited for.
+    """
+    monkeypatch.setattr(follower, "_LEAST", 0.0)
+    monkeypatch.setattr(follower, "_SOON", 6)
+    desk.hospital("  - {id: a, limit: {epsilon: 1000}}\n")
+    desk.all([("record_invocations", "p", _recorded()) for _ in range(9)])
+    here, size = follower.Follower(desk.ledgers), desk.service.head(desk.name).size
+    hasty = follower.Asked(desk.name, _sequence, None, 0, patience=0.0, early=True)
+    patient = hasty._replace(patience=3600.0)
+    assert here.answer(hasty).behind == (1, size)
+    found = [here.answer(patient).found for _ in range(size - 6)]
+    assert found == [*range(2, size - 5), size]
+
+
+def _sequence(page: Page) -> int:
+    return page.followed.state.sequence
+
+
 def _recorded() -> dict[str, object]:
     return {"dataset": "d", "mechanisms": [laplace("0.1")]}
 
