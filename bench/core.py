@@ -15,18 +15,27 @@ from typing import Any, Final
 import orjson
 
 from accountant.api.quick import Quick
+from accountant.api.requests import body_of
 from accountant.budget.apply import apply
 from accountant.budget.commands import (
+    COMMANDS,
     AskGrant,
+    CommitGrant,
     Envelope,
+    RecordInvocations,
+    ReleaseGrant,
+    command_from_json,
 )
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.replay import RUN
 from accountant.budget.request import work_out
 from accountant.budget.sealing import SALT_BYTES, seal
 from accountant.budget.state import State, envelope_of
-from accountant.ledger.events import Event
+from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import leaf_hash
+from accountant.runtime import memory
+from accountant.store.ledgers import Ledgers
+from accountant.store.migrate import migrate
 from accountant.workers.helpers import cores
 from accountant.workers.replaying import replay_on
 from bench.mixed import LEDGER, begun, mixed
@@ -109,23 +118,26 @@ def _decided(state: State, asked: Sequence[Envelope]) -> float:
     return (time.process_time() - started) / len(asked)
 
 
-def _answered(state: State, asked: Envelope, now: int) -> None:
+def _answered(state: State, asked: Envelope, now: int) -> list[Entry]:
     outcomes = decide(state, asked, now)
     if isinstance(outcomes, Repeated):
         raise TypeError("a benchmark repeated a key")
     for outcome in outcomes:
         apply(state, outcome)
         leaf_hash(outcome.entry.body)
+    return [outcome.entry for outcome in outcomes]
 
 
 def _salt() -> bytes:
     return bytes(SALT_BYTES)
 
 
-def replay_rate(_: Path) -> list[dict[str, Any]]:
+def replay_rate(folder: Path) -> list[dict[str, Any]]:
     """Replay a mixed ledger of 100,000 events, every decision taken again: on one process and on
-    every core, beside reading the same bytes and deciding the same commands live.
+    every core, beside reading the same bytes, deciding the same commands live, and all that a
+    service does of them but HTTP.
     """
+    memory.collect_rarely(memory.YOUNG_OF_A_COMMAND)  # as `accountant replay` does
     bodies = [event.to_bytes() for event in mixed(100_000)]
     readers: dict[str, Callable[[bytes], Any]] = {"json": json.loads, "orjson": orjson.loads}
     rates = {}
@@ -136,7 +148,12 @@ def replay_rate(_: Path) -> list[dict[str, Any]]:
             loads(body)
         rates[what] = len(bodies) / (time.perf_counter() - started)
     rows = []
-    live = _deciding(bodies)
+    live = {
+        "deciding and folding the same commands": _deciding(bodies),
+        "reading, sealing, deciding, folding and storing the same requests": _taking(
+            f"sqlite:///{folder}/taken.db", bodies
+        ),
+    }
     for processes in sorted({1, cores()}):
         started, used = time.perf_counter(), _processor()
         progress = deque(replay_on(LEDGER, bodies, len(bodies), processes), maxlen=1).pop()
@@ -145,11 +162,13 @@ def replay_rate(_: Path) -> list[dict[str, Any]]:
             raise RuntimeError(f"the replay disagrees: {progress.findings[:1]}")
         on = f"on {processes} processes" if processes > 1 else "on one process"
         rate = len(bodies) / seconds
-        beside = "deciding and folding the same commands"
         rows += [
             {"what": f"replay {on}", "value": rate, "unit": "events/s"},
-            {"what": f"processor time of replay {on}", "value": used / live, "unit": "ratio"}
-            | {"beside": f"{beside}, {live / len(bodies) * 1e6:.0f} µs each"},
+            *(
+                {"what": f"processor time of replay {on}", "value": used / took, "unit": "ratio"}
+                | {"beside": f"{what}, {took / len(bodies) * 1e6:.0f} µs each"}
+                for what, took in live.items()
+            ),
             *(
                 {"what": f"replay {on}", "value": rate / read, "unit": "ratio"}
                 | {"beside": f"SHA-256 and {reader} of the same bytes, {read:,.0f} events/s"}
@@ -170,6 +189,58 @@ def _deciding(bodies: list[bytes]) -> float:
             _answered(state, one, event.time)
         taken += time.process_time() - started
     return taken
+
+
+def _taking(url: str, bodies: list[bytes]) -> float:
+    """The processor seconds that it takes to answer the requests of these events, from the bytes of
+    their bodies to the commit of their rows, in units of work as the service makes them.
+    """
+    migrate(url)
+    state, ledgers, taken = State(LEDGER), Ledgers(url), 0.0
+    for first in range(0, len(bodies), UNIT):
+        unit = [_sent(Event.from_bytes(body)) for body in bodies[first : first + UNIT]]
+        started = time.process_time()
+        asked = [_read(*sent) for _, sent in unit]
+        if state.population is not None:
+            work_out(state, [one.command for one in asked])
+        sealed = [seal(state, one, lambda: os.urandom(SALT_BYTES))[0] for one in asked]
+        entries: list[Entry] = []
+        for one, (stamp, _) in zip(sealed, unit, strict=True):
+            entries += _answered(state, one, stamp)
+        with ledgers.writing(LEDGER) as writing:
+            writing.append(LEDGER, entries)
+            writing.commit()
+        taken += time.process_time() - started
+    ledgers.close()
+    if state.sequence != len(bodies):
+        raise RuntimeError(f"{len(bodies)} requests led to {state.sequence} events")
+    return taken
+
+
+_Sent = tuple[str, str | None, dict[str, Any], bytes]
+"""A request: the client, its key, the command, and the bytes of its body."""
+_QUICK: Final = Quick()
+
+
+def _sent(event: Event) -> tuple[int, _Sent]:
+    """The stamp of an event, and the request that it answers. A text stands for its digest."""
+    command = dict(event.body["command"])
+    for name in ("purpose", "reason"):
+        if isinstance(command.get(name), dict):
+            command[name] = f"nightly run {event.sequence}"
+    body = {k: v for k, v in command.items() if k not in ("type", "grant", "confirms")}
+    return event.time, (event.by, event.body.get("key"), command, orjson.dumps(body))
+
+
+def _read(by: str, key: str | None, command: dict[str, Any], body: bytes) -> Envelope:
+    """Read a request as the service does; what it asks itself has no body."""
+    kind = COMMANDS[command["type"]]
+    if kind in (AskGrant, RecordInvocations):
+        return _QUICK.one(kind, by, body, key)
+    if kind in (CommitGrant, ReleaseGrant):
+        read = body_of(body) | {"grant": command["grant"]}
+        return Envelope(by, kind.model_validate(read), key)
+    return Envelope(by, command_from_json(command), key)
 
 
 def _processor() -> float:
