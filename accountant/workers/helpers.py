@@ -6,6 +6,7 @@ closes. Its receiving thread keeps sending from blocking for long.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -44,10 +45,11 @@ class Helper:
             "PYDANTIC_DISABLE_PLUGINS": "__all__",
             "OPENBLAS_NUM_THREADS": "1",
         }
+        seldom = map(str, gc.get_threshold())
         self.socket, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 our own program
-                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+                [sys.executable, "-P", "-m", module, str(theirs.fileno()), *seldom],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a helper prints goes where errors go
                 pass_fds=[theirs.fileno()],
@@ -115,9 +117,13 @@ class Helpers(ExitStack):
 
 
 class Parent:
-    """The process that this one helps. Ctrl-C is left to it."""
+    """The process that this one helps. Ctrl-C is left to it. Garbage is collected as seldom as
+    there, and never looked for in the modules.
+    """
 
     def __init__(self) -> None:
+        gc.freeze()
+        gc.set_threshold(*map(int, sys.argv[2:]))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._socket: Connection[Any, Any] = Connection(int(sys.argv[1]))
         self._received: SimpleQueue[Any] = SimpleQueue()
