@@ -26,8 +26,12 @@ from accountant.ledger.events import Event
 
 RUN: Final = 1_000
 """Events between two reports of progress."""
-_TOGETHER: Final = 64
+_TOGETHER: Final = 128
 """Events that are read, then priced, then decided: each step for all (ADR 0022)."""
+_WHOLE: Final = 16
+"""Events that are read whole, then folded in. They are large: of more the first are out of the
+processor's cache when it is their turn.
+"""
 _MOST_SHOWN: Final = 600
 
 
@@ -90,7 +94,7 @@ class Replay:
     def believe(self, run: Iterable[bytes]) -> None:
         """Fold the next events in undecided. It ends, or breaks, just as ``decide`` would."""
         bodies = iter(run)
-        while some := list(islice(bodies, _TOGETHER)):
+        while some := list(islice(bodies, _WHOLE)):
             for data, (event, sound) in zip(some, list(map(_event_in, some)), strict=True):
                 self._pass(event)
                 if self.broken:

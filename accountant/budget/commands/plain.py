@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Final
 
 import orjson
@@ -188,8 +188,9 @@ def _text(value: Any) -> Any:
     return value
 
 
+@lru_cache(maxsize=1_024)  # most are the same few
 def _name(text: str) -> str:
-    """Return an identifier. Raises ValueError for any other text."""
+    """Return an identifier. Raises ValueError for any other text, TypeError for no text."""
     if not _IDENTIFIER.fullmatch(text):
         raise ValueError(f"{text!r} is no identifier")
     return text
