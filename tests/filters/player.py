@@ -124,9 +124,10 @@ def _stands(book: Book) -> tuple[Any, ...]:
         if not key.rule or (key.rule in epochs and key.epoch == epochs[key.rule].number)
     ]
     opened = [(grant.total, grant.expires, len(grant.bookings)) for grant in state.open.values()]
+    waiting = [(one.id, one.command, one.expires) for one in state.waiting.in_order()]
     arrived = [(key, one.counts.stacked().tobytes()) for key, one in state.arrivals.items()]
     rules = [(name, one.gate.name, one.limit, one.window) for name, one in epochs.items()]
-    return book.now, *map(tuple, (sorted(accounts), opened, arrived, rules))
+    return book.now, *map(tuple, (sorted(accounts), opened, waiting, arrived, rules))
 
 
 def _passing(account: Account) -> tuple[Any, ...]:

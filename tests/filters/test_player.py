@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from math import exp, floor, log
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from effort import HEAVY
@@ -32,6 +32,7 @@ from scipy.stats import binom
 from support import SECOND, declared, hospital
 
 from accountant.budget.facts import grant_in
+from accountant.budget.grants import Settled
 
 HOUR = 3_600 * SECOND
 DELTA = Fraction(1, 1000)
@@ -256,6 +257,66 @@ def test_the_player_breaks_a_day_that_is_taken_for_any_24_hours() -> None:
     game = clocked.game(4)
     game.moves = [clocked.waits]
     assert game.reached(book) > 1.9 * DELTA
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+class Asked(NamedTuple):
+    """A request that waits, as the player keeps it in mind."""
+
+    sequence: int
+    steps: int
+    many: int
+
+
+def queues(steps: int, many: int) -> Act:
+    """Asks for what does not fit now, and waits for budget."""
+
+    def act(table: Table) -> Tells | None:
+        if sum(isinstance(one, Asked) for one in table.mind) == 2:
+            return None
+        event = table.book.grant(rare(steps, many)[0], wait=3_600)
+        table.mind += (Asked(event.sequence, steps, many),)
+        return NOTHING if event.type == "grant.waiting.v1" else None
+
+    return act
+
+
+def runs_admitted(table: Table) -> Tells | None:
+    """Runs the first request that has waited and was admitted, and commits it."""
+    for one in table.mind:
+        if isinstance(one, Asked):
+            found = table.book.state.grants.get(f"g{one.sequence}")
+            if isinstance(found, Settled) and found.status == "admitted":
+                table.book.do("commit_grant", grant=f"g{found.settled}")
+                table.mind = tuple(other for other in table.mind if other != one)
+                return rare(one.steps, one.many)[1]
+    return None
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_who_waits_and_runs_later_does_not_get_past_the_limit(raised: bool) -> None:
+    """Requests that wait, and are admitted by what comes back or by a larger limit, run under the
+    limit of then, whatever the player has seen meanwhile.
+    """
+    held = hospital(limit("1"))
+    event = held.grant(rare(22, 800)[0])
+    moves: list[Act] = [queues(22, 800), queues(30, 800), runs_admitted, report(1, 6)]
+    if raised:
+        moves.append(adopting(limit("1.5"), "raised"))
+
+    def returns(table: Table) -> Tells | None:
+        if "returned" in table.mind:
+            return None
+        table.mind += ("returned",)
+        table.book.do("release_grant", grant=grant_in(event), reason="never run")
+        return NOTHING
+
+    game = Game(Fraction("1.5") if raised else Fraction(1), [*moves, returns], most=5 + MORE)
+    found = game.reached(held)
+    assert within(found, DELTA)
+    assert raised or found > DELTA / 10
 
 
 # -- own deltas ------------------------------------------------------------------------------------
