@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from math import exp, floor, log
+from math import comb, exp, floor, log
 from typing import Any, NamedTuple
 
 import pytest
@@ -388,3 +388,40 @@ def test_the_player_breaks_cut_samples_that_are_charged_as_if_they_were_not() ->
     overspent.
     """
     assert own_deltas(False, backward=False) > 0.025
+
+
+def tail(of: int, rate: Fraction, at_most: int) -> Fraction:
+    """The chance that the others alone fill a sample, exactly."""
+    every = (comb(of - 1, k) * rate**k * (1 - rate) ** (of - 1 - k) for k in range(at_most, of))
+    return sum(every, Fraction(0))
+
+
+def test_rare_cuts_share_the_own_delta_with_all_else() -> None:
+    """A cut so rare that it is booked as a delta: however samples, plans and stated deltas follow
+    each other, what they may fail with together, worked out exactly, stays within the own delta
+    and fills it.
+    """
+    own = Fraction(1, 10**9)
+    text = "  - {id: a, limit: {epsilon: 9, delta: 1e-6, own_delta: 1e-9}}\n"
+    book = hospital(text, **ADDED)
+    each = tail(200, Fraction(1, 10), 57)
+    assert Fraction(1, 10**15) < each < Fraction(1, 10**12)
+    noise = {"kind": "gaussian", "sensitivity": "1", "scale": "400"}
+    cut = {"truncated": {"rate": "0.1", "of": 200, "at_most": 57}}
+    plan = {"kind": "plan", "epsilon": "0.026", "delta": "1e-10"}
+    plan["mechanisms"] = [flip(0.001, count=30)]
+    menu = [
+        (noise | {"sampling": cut, "count": 700}, each * 700),
+        (plan, Fraction(1, 10**10)),
+        (declared("0.001", "3e-11"), Fraction(3, 10**11)),
+        (noise | {"sampling": cut}, each),
+    ]
+    failing = Fraction(0)
+    for mechanism, chance in menu:  # each once, and then as often as it fits
+        assert book.grant(mechanism).type == GRANTED
+        failing += chance
+    for mechanism, chance in menu:
+        while book.grant(mechanism).type == GRANTED:
+            failing += chance
+    assert failing <= own
+    assert failing > own * Fraction(99, 100)
