@@ -26,7 +26,7 @@ from accountant.budget.commands import (
     command_from_json,
 )
 from accountant.budget.decide import Repeated, accepted, admission, before_of, decide, repeated
-from accountant.budget.decide.datasets import check_elsewhere
+from accountant.budget.decide.datasets import check_elsewhere, check_parents
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import PROPOSED, WAITING, Outcome
 from accountant.budget.population.naming import normal_form
@@ -155,10 +155,11 @@ class UnitOfWork:
 
     def _enter(self, entry: Entry) -> None:
         """Enter the dataset that an event registers; of one that it proposes, only check ``also``.
-        Raise as ``enter``.
+        Raise as ``enter``, and Conflict if a parent would be read as other data.
         """
         command = command_from_json(orjson.loads(entry.body)["command"])
         if isinstance(command, RegisterDataset):
+            check_parents(self.state, command)
             self.enter(command, proposed=entry.type == PROPOSED)
 
     def _keep_callback(self, asked: Envelope, entry: Entry) -> None:

@@ -132,3 +132,35 @@ def test_a_service_goes_on_after_a_restart(made: World) -> None:
         assert spent(again) == {"d": "0", "e": "0", "g": "0", "*": "0"}
     finally:
         again.close()
+
+
+QUOTED = {"namespace": "hospital", "name": '"visits"'}
+
+
+def test_a_parent_that_would_be_read_as_other_data_is_refused(made: World) -> None:
+    """A parent as its namespace and name were registered is that dataset, or is refused: what was
+    made from it never has a budget of its own because of how it is spelled.
+    """
+    assert made.put("/datasets/v", QUOTED).status_code == 200
+    body = {"namespace": "n", "name": "derived"}
+    refused = made.put("/datasets/w", body | {"parents": ["d", 'hospital/"visits"']})
+    assert refused.status_code == 409
+    assert refused.json()["type"].endswith("parent-unclear")
+    assert "name it by its id, 'v'" in refused.json()["detail"]
+    for parent in ("v", "hospital/visits"):
+        assert made.put("/datasets/w", body | {"parents": ["d", parent]}).status_code == 200
+    assert made.post("/grants", ask("w", "0.3")).status_code == 201
+    assert {spent(made)[name] for name in ("d", "v", "w")} == {"0.3"}
+
+
+def test_a_parent_that_comes_later_is_not_missed(made: World) -> None:
+    """Nor when the dataset that it names is registered after what was made from it."""
+    body = {"namespace": "n", "name": "derived"}
+    assert made.put("/datasets/w", body | {"parents": ['hospital/"visits"']}).status_code == 200
+    refused = made.put("/datasets/v", QUOTED)
+    assert refused.status_code == 409
+    assert "register 'w' with 'v' among its parents first" in refused.json()["detail"]
+    assert made.put("/datasets/w", body | {"parents": ["v"]}).status_code == 200
+    assert made.put("/datasets/v", QUOTED).status_code == 200
+    assert made.post("/grants", ask("w", "0.3")).status_code == 201
+    assert spent(made)["v"] == "0.3"

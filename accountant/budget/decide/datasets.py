@@ -1,12 +1,13 @@
 """Decide registrations of datasets: the same data are the same budget.
 
 Within a ledger a second id for the same data is refused. Whether other ledgers have the data is not
-known to a decider, which sees its own: whoever records the event asks ``check_elsewhere`` as well.
+known to a decider, which sees its own: whoever records the event asks ``check_elsewhere`` as well,
+and ``check_parents``, which is no part of deciding: which texts mean which data never changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from accountant.budget.commands import Envelope, RegisterDataset
@@ -14,7 +15,7 @@ from accountant.budget.decide.proposing import second
 from accountant.budget.errors import Conflict
 from accountant.budget.handlers import labels_after
 from accountant.budget.outcome import Body
-from accountant.budget.population.naming import joined, meant_by, normal_form
+from accountant.budget.population.naming import Data, joined, meant_by, normal_form
 from accountant.budget.population.population import Dataset
 from accountant.budget.reach import origins
 from accountant.budget.rules.base import HOLDING
@@ -69,6 +70,49 @@ def check_elsewhere(state: State, command: RegisterDataset, others: Sequence[str
     else:
         text = f"no other population has {data}: leave `also` out"
     raise Conflict("dataset-known-elsewhere", text, also=sorted(others))
+
+
+def check_parents(state: State, command: RegisterDataset) -> None:
+    """Raise Conflict if a parent is written as namespace and name of a dataset are, and yet means
+    other data: a text does not say where its namespace ends, after which quotes, white space or
+    slashes may be only spelling. What was made from it would not be charged to it.
+    """
+    itself = normal_form(command.namespace, command.name)
+    others = {one.id: one for one in state.datasets.values() if one.id != command.id}
+    every = [(one.id, one.namespace, one.data) for one in others.values()]
+    every.append((command.id, command.namespace, itself))
+    for parent, name in _misread(command.parents, every):
+        raise Conflict(
+            "parent-unclear",
+            f"parent {parent!r} would be read as other data than dataset {name!r}, which is "
+            f"written like that: name it by its id, {name!r}",
+        )
+    for child in others.values() if command.id not in state.datasets else ():
+        for parent, _ in _misread(child.parents, every, every[-1:]):
+            raise Conflict(
+                "parent-unclear",
+                f"{command.namespace} {command.name} is written like parent {parent!r} of dataset "
+                f"{child.id!r}, which would be read as other data: register {child.id!r} with "
+                f"{command.id!r} among its parents first",
+            )
+
+
+Known = Sequence[tuple[str, str, Data]]
+"""Datasets: id, namespace and data."""
+
+
+def _misread(parents: Iterable[str], every: Known, among: Known = ()) -> Iterator[tuple[str, str]]:
+    """Yield parents that mean none of ``every`` dataset, though they begin with the namespace of
+    one ``among`` these and end with its name.
+    """
+    ids, meant = {name for name, *_ in every}, {joined(data) for *_, data in every}
+    for parent in parents:
+        if parent in ids or meant_by(parent) in meant:
+            continue
+        for name, namespace, data in among or every:
+            rest = parent.removeprefix(f"{namespace}/")
+            if rest != parent and normal_form(namespace, rest) == data:
+                yield parent, name
 
 
 def _sources(state: State, command: RegisterDataset) -> list[str]:
