@@ -33,6 +33,7 @@ from support import SECOND, declared, hospital
 
 from accountant.budget.facts import grant_in
 from accountant.budget.grants import Settled
+from accountant.privacy.filters import FILTERS
 
 HOUR = 3_600 * SECOND
 DELTA = Fraction(1, 1000)
@@ -85,6 +86,22 @@ def test_contexts_withstand_the_player() -> None:
     reached = game.reached(book)
     assert within(reached, DELTA)
     assert reached > DELTA / 2
+
+
+@pytest.mark.parametrize("gate", sorted(FILTERS))
+def test_contexts_under_any_gate_withstand_a_long_game(gate: str) -> None:
+    """So they do with as many answers as fit, and deltas that a context has more of."""
+    text = "  - {id: a, limit: {epsilon: 1, delta: 0.1, own_delta: 0.02}, gate: "
+    context = '{when: {purposes: [alarm]}, epsilon: 1.5, delta: 0.12, why: "x"}'
+    moves = [
+        running(response(6), declared("0.3")),
+        running(response(6), declared("0.3"), purpose="alarm"),
+        running(Tells(((0.98, 0),)), declared("1e-9", "0.02"), purpose="alarm"),
+    ]
+    game = Game(Fraction(3, 2), moves)
+    found = game.reached(hospital(f"{text}{gate}, relaxed: [{context}]}}\n"))
+    assert within(found, "0.12")
+    assert found > 0.039  # two deltas of a fiftieth
 
 
 def test_a_context_breaks_the_usual_amount() -> None:
