@@ -17,7 +17,7 @@ from typing import Any
 import pypdf
 import pytest
 from report_desk import DAY, Desk
-from support import NON_PRIVATE, SECOND, START, laplace
+from support import NON_PRIVATE, SECOND, START, gaussian, laplace
 
 from accountant.budget.errors import Invalid
 from accountant.publishing.publisher import Publisher
@@ -110,6 +110,19 @@ def test_what_is_reserved_and_what_a_verification_found_are_told(desk: Desk) -> 
     desk.do("state_verification", "olive", **said, findings=1)
     desk.do("state_verification", "ada", **said, findings=0)
     assert [one.split()[0] for one in _officer(desk, _days(0, 0)).todo] == ["olive", "d"]
+
+
+def test_refused_training_is_not_said_to_have_no_bound(desk: Desk) -> None:
+    """A refused step that a Renyi divergence bounds has no epsilon by itself; what nothing bounds
+    has no bound.
+    """
+    desk.hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n")
+    desk.grant(gaussian("1"))
+    page = written(_officer(desk, _days(0, 0)), "html").decode()
+    assert "none by itself" in page
+    assert "no bound" not in page
+    desk.grant(NON_PRIVATE)
+    assert "no bound" in written(_officer(desk, _days(0, 0)), "html").decode()
 
 
 def test_it_says_how_much_of_it_is_left_out(clinic: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

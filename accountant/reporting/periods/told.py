@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from accountant.reporting.numbers import counted, down, minute, up
+from accountant.reporting.numbers import NO_BOUND, counted, down, minute, up
 from accountant.reporting.periods.document import (
     Document,
     Section,
@@ -185,8 +185,10 @@ def _events(caption: str, seen: SeenFacts) -> tuple[Table, ...]:
 
 def _event(one: NotableFacts) -> tuple[str, ...]:
     text = one.text + (f" (for “{one.purpose}”)" if one.purpose else "")
-    where = one.dataset or "–"
-    return str(one.sequence), minute(one.time), one.client, where, up(one.epsilon, 3), text
+    where, epsilon = one.dataset or "–", up(one.epsilon, 3)
+    if one.bounded and epsilon == NO_BOUND:
+        epsilon = "none by itself"
+    return str(one.sequence), minute(one.time), one.client, where, epsilon, text
 
 
 def _decided(facts: OfficerFacts) -> Section:
