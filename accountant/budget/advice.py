@@ -29,7 +29,8 @@ from accountant.budget.state import State
 from accountant.ledger.events import rfc3339
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.mechanisms.additive import DiscreteGaussian, Gaussian
-from accountant.privacy.mechanisms.compound import Plan
+from accountant.privacy.mechanisms.compound import Composed, Plan
+from accountant.privacy.mechanisms.tuning import RepeatAndSelect
 from accountant.privacy.units import Charge, Currency
 
 Advice = dict[str, Any]
@@ -44,6 +45,7 @@ _MOST: Final = 6 * _DECADE
 """Steps to a million times the noise, beyond which no scale is tried."""
 _MOST_DISTINCT: Final = 16
 """Different mechanisms whose noise is scaled together: each is priced at every trial."""
+_WIDE: Final = Context(prec=40, rounding=ROUND_UP)
 _SCALES: Final = ("scale", "threshold_scale", "comparison_scale", "answer_scale")
 
 
@@ -159,24 +161,20 @@ class _Trials:
 
     def _noise(self, mechanism: Mechanism) -> Advice:
         """Find the least noise that is admitted."""
-        scales = _scales(mechanism)
-        if scales != ["scale"]:
-            return self._times() if scales else {}
+        if _scales(mechanism) != ["scale"]:
+            return self._times()
         scale: Decimal = getattr(mechanism, "scale")  # noqa: B009 not all kinds have it
         found = self._least(scale, lambda scale: [_changed(mechanism, scale=scale)])
         return {"scale": _plain(found)} if found else {}
 
     def _times(self) -> Advice:
         """Find the least factor for all noise."""
-        distinct, wide = set(self._mechanisms), Context(prec=40, rounding=ROUND_UP)
-        if len(distinct) > _MOST_DISTINCT or not all(map(_scales, distinct)):
+        distinct = set(self._mechanisms)
+        if len(distinct) > _MOST_DISTINCT or not all(map(_is_noisy, distinct)):
             return {}
 
         def noisier(factor: Decimal) -> list[Mechanism]:
-            found = {}
-            for one in distinct:
-                scales = {name: wide.multiply(getattr(one, name), factor) for name in _scales(one)}
-                found[one] = _changed(one, **scales)
+            found = {one: _noisier(one, factor) for one in distinct}
             return [found[mechanism] for mechanism in self._mechanisms]
 
         found = self._least(Decimal(1), noisier)
@@ -257,7 +255,30 @@ def _scales(mechanism: Mechanism) -> list[str]:
     return [name for name in _SCALES if getattr(mechanism, name, None)]
 
 
-def _changed(mechanism: Mechanism, **fields: Decimal) -> Mechanism:
+def _is_noisy(mechanism: Any) -> bool:
+    """Return true if all that is in it states its noise."""
+    match mechanism:
+        case RepeatAndSelect():
+            return _is_noisy(mechanism.mechanism)
+        case Composed():
+            return all(map(_is_noisy, mechanism.mechanisms))
+    return bool(_scales(mechanism))
+
+
+def _noisier(mechanism: Any, factor: Decimal) -> Mechanism:
+    """Return the mechanism with all noise times ``factor``."""
+    match mechanism:
+        case RepeatAndSelect():
+            inner: Any = _noisier(mechanism.mechanism, factor).model_dump()
+            return _changed(mechanism, mechanism=inner)
+        case Composed():
+            parts: Any = [_noisier(one, factor).model_dump() for one in mechanism.mechanisms]
+            return _changed(mechanism, mechanisms=parts)
+    scales = {name: _WIDE.multiply(getattr(mechanism, name), factor) for name in _scales(mechanism)}
+    return _changed(mechanism, **scales)
+
+
+def _changed(mechanism: Mechanism, /, **fields: Any) -> Mechanism:
     """Return the mechanism with other fields, without its claim, which was about the old ones."""
     body = mechanism.model_dump(exclude={"claimed"})
     claim = mechanism.claimed

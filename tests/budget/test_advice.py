@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -111,10 +112,35 @@ def test_all_noise_of_a_list_is_scaled_alike() -> None:
     assert would_fit(book.state, "pipe", opened, book.now) == {"times": "1.5"}
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda run: {"kind": "repeat_and_select", "mechanism": run, "mean": "10"},
+        lambda run: {"kind": "composed", "mechanisms": [run, run | {"count": 2}]},
+        lambda run: {
+            "kind": "composed",
+            "mechanisms": [{"kind": "repeat_and_select", "mechanism": run, "mean": "10"}, run],
+        },
+    ],
+)
+def test_noise_inside_a_mechanism_is_scaled(around: Callable[[Any], dict[str, Any]]) -> None:
+    """Tuned and composed runs are told the least factor for the noise inside them."""
+    book = hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}, orders: [30]}\n")
+    asked = scaled("gaussian", "9", count=3)
+    found = advice(book, around(asked))
+    assert found.keys() == {"times"}
+    for times, fits in ((found["times"], True), (above(found["times"]), False)):
+        louder = asked | {"scale": str(Decimal(9) * Decimal(times))}
+        assert admitted(book, around(louder)) is fits
+
+
 def test_a_list_with_something_that_has_no_noise_gets_no_advice() -> None:
     """Nothing is said where more noise is not the answer."""
     assert advice(hospital(), laplace("0.9"), declared("0.9")) == {}
     assert advice(hospital(), declared("1.5")) == {}
+    tested = {"kind": "propose_test_release", "distance_scale": "1", "threshold": "9"}
+    tested["release"] = laplace("0.9")
+    assert advice(hospital(), {"kind": "composed", "mechanisms": [laplace("0.9"), tested]}) == {}
 
 
 def test_a_claim_is_left_out() -> None:
