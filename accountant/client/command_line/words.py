@@ -20,8 +20,15 @@ _MOST_TEXT: Final = 200
 
 
 def cost(charge: Mapping[str, str]) -> str:
-    """Return a charge in the currencies that everybody reads."""
-    return ", ".join(f"{name} {charge[name]}" for name in ("epsilon", "delta") if name in charge)
+    """Return a charge in the currencies that everybody reads. Training has no epsilon by itself,
+    and is bounded in another one.
+    """
+    sure = {name: charge[name] for name in ("epsilon", "delta") if name in charge}
+    said = {name: f"{name} {amount}" for name, amount in sure.items()}
+    bounded = any(charge[name] != "infinite" for name in charge.keys() - sure)
+    if sure.get("epsilon") == "infinite" and bounded:
+        said["epsilon"] = "no epsilon by itself"
+    return ", ".join(said.values())
 
 
 def reserved(answer: Body, *, repeated: bool) -> Iterator[str]:
