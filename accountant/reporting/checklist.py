@@ -102,10 +102,24 @@ def _refreshes(windows: list[str]) -> str:
     return f"Yes, in {len(windows)} limits ({', '.join(sorted(set(windows))[:5])})."
 
 
+def _without_noise(report: Report) -> str:
+    """Return how many charges nothing bounds. Training has no epsilon by itself, and is bounded in
+    another currency.
+    """
+    rows = [row for data in report.datasets for row in data.by_kind if row.unbounded]
+    lost = sum(row.unbounded for row in rows if not row.bounded)
+    trained = sum(row.unbounded for row in rows if row.bounded)
+    said = "No charge is without a bound."
+    if lost:
+        said = "1 charge has no bound." if lost == 1 else f"{lost} charges have no bound."
+    if trained:
+        said += f" {trained} have no epsilon by themselves, and a bound in another currency."
+    return said
+
+
 def _algorithms(report: Report) -> tuple[Asked, ...]:
     kinds = sorted({one.name or "not named" for data in report.datasets for one in data.by_kind})
     doubtful = {one.sort: one.total for one in report.notable}
-    unbounded = sum(data.booked.unbounded for data in report.datasets)
     return (
         Asked(
             "Which mechanisms were used?",
@@ -122,7 +136,7 @@ def _algorithms(report: Report) -> tuple[Asked, ...]:
         ),
         Asked(
             "Was anything released without noise?",
-            f"{unbounded} charges have no bound." if unbounded else "No charge is without a bound.",
+            _without_noise(report),
             "report",
             "Was anything published that nobody recorded?",
         ),

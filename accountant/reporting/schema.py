@@ -206,7 +206,8 @@ class BasisFacts(Struct, frozen=True):
 
 class Usage(Struct, frozen=True):
     """The charges booked under one name, less those given back. ``unbounded`` counts charges
-    that have no finite epsilon. ``other``: the sum of all names that are not listed singly.
+    that have no finite epsilon; ``bounded``: some currency bounds them all. ``other``: the sum of
+    all names that are not listed singly.
 
     ``counted``: in the currency of the dataset's ``basis``; ``share``: in percent of the dataset's
     sum in it, None where that has no bound; ``adds``: the epsilon by which it raises what is spent,
@@ -220,6 +221,7 @@ class Usage(Struct, frozen=True):
     epsilon: str
     delta: str
     unbounded: int
+    bounded: bool
     given_back: str
     counted: str
     share: str | None

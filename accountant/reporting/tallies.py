@@ -121,6 +121,7 @@ class Tally:
             epsilon=show(self.epsilon, Currency.EPSILON),
             delta=show(self.delta, Currency.DELTA),
             unbounded=self.unbounded,
+            bounded=all(charge.is_bounded for charge in self.booked.values()),
             given_back=amount(back, Currency.EPSILON),
             counted=amount(None if infinite else units, basis.measure.currency),
             share=None if whole is None or infinite else share(units, whole),

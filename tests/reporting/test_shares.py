@@ -9,6 +9,7 @@ import pytest
 from report_desk import Desk, data_of, limit_of
 from support import NON_PRIVATE, declared, gaussian, hospital, laplace
 
+from accountant.reporting.checklist import checklist
 from accountant.reporting.model import build_report
 from accountant.reporting.page import to_html
 from accountant.reporting.schema import Usage
@@ -54,6 +55,27 @@ def test_training_is_a_share_of_what_is_spent(desk: Desk) -> None:
     page = to_html(report)
     assert "Rényi divergences of order" in page
     assert "no bound" not in page.split("What used it up")[1].split("<h2")[0]
+
+
+def test_training_was_not_released_without_noise(desk: Desk) -> None:
+    """The checklist counts as without a bound what nothing bounds, and no step of training."""
+    limited(desk)
+    desk.record(STEP | {"count": 100})
+    desk.record(STEP | {"count": 50})
+
+    def said() -> str:
+        [found] = [
+            row[1]
+            for section in checklist(desk.report()).sections
+            for one in section.tables
+            for row in one.rows
+            if row[0] == "Was anything released without noise?"
+        ]
+        return found
+
+    assert said().startswith("No charge is without a bound. 2 have no epsilon by themselves")
+    desk.record(NON_PRIVATE)
+    assert said().startswith("1 charge has no bound. 2 have no epsilon by themselves")
 
 
 def test_open_training_holds_what_it_adds(desk: Desk) -> None:
