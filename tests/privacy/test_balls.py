@@ -53,6 +53,18 @@ def test_fractions_stay_exact(value: Fraction, scale: int) -> None:
     assert floor(value, scale) == value * scale // 1
 
 
+@given(above=st.integers(0, 10**40), below=st.integers(1, 10**40))
+def test_ratios_and_squares_are_fractions_in_lowest_terms(above: int, below: int) -> None:
+    """As the class itself makes them: equal ones have equal terms, and equal hashes."""
+    for found, same in [
+        (balls.ratio(above, below), Fraction(above, below)),
+        (balls.square(Fraction(above, below)), Fraction(above, below) ** 2),
+    ]:
+        assert isinstance(found, Fraction)
+        assert found.as_integer_ratio() == same.as_integer_ratio()
+        assert hash(found) == hash(same)
+
+
 @pytest.mark.parametrize("exponent", [-50, -900, -30_000])
 def test_a_ball_that_straddles_an_integer_is_computed_again(exponent: int) -> None:
     """1 + 2^-50 and 1 + 2^-900 are above 1, though a hundred bits do not show it; what 4,096 bits

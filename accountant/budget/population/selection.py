@@ -137,11 +137,7 @@ class Layout(NamedTuple):
 
     def cell(self, at: int) -> tuple[int, ...]:
         """Return the cell at the place ``at`` of the box, in row-major order."""
-        found = []
-        for side in reversed(self.sides):
-            at, place = divmod(at, len(side))
-            found.append(side[place])
-        return tuple(reversed(found))
+        return _cell_at(self.sides, at)
 
 
 class Selection(Struct, frozen=True, eq=False, gc=False):
@@ -232,12 +228,13 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
         """Return where the cells of the one box, which are few, are in an array of ``rows`` over
         all cells that is looked at as flat: (rows, cells), those of a row ascending.
         """
+        first = None
         for of, over, known in self._spots:
-            if of == rows and over == shape:
-                return known
-        if self._spots:
-            first = self._spots[0][2][0]
-        else:
+            if over == shape:
+                if of == rows:
+                    return known
+                first = known[0]
+        if first is None:
             [box] = self.boxes
             first = np.array(_places(box, shape), dtype=np.intp)
         found: NDArray[np.intp] = first + _beginnings(rows, prod(shape))
@@ -247,12 +244,7 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
     def cell(self, at: int) -> tuple[int, ...]:
         """Return the cell at the place ``at`` of the one box, in row-major order."""
         [box] = self.boxes
-        found = []
-        for side in reversed(box):
-            at, place = divmod(at, len(side))
-            found.append(ordered(side)[place])
-        found.reverse()
-        return tuple(found)
+        return _cell_at(tuple(map(ordered, box)), at)
 
     def mask(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Return 1 at the selected cells of an array of ``shape``, 0 elsewhere; made once."""
@@ -273,6 +265,16 @@ class Selection(Struct, frozen=True, eq=False, gc=False):
     def __or__(self, other: Selection) -> Selection:
         """Return the union of both, which must be disjoint."""
         return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
+
+
+def _cell_at(sides: Sequence[Sequence[int]], at: int) -> tuple[int, ...]:
+    """Return the cell at the place ``at`` of these sides, in row-major order."""
+    found = []
+    for side in reversed(sides):
+        at, place = divmod(at, len(side))
+        found.append(side[place])
+    found.reverse()
+    return tuple(found)
 
 
 def _places(box: Box, shape: tuple[int, ...]) -> Sequence[int]:
