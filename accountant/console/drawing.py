@@ -13,10 +13,11 @@ from math import floor, log10
 from typing import Final, NamedTuple
 
 from accountant.budget.facts import SECOND
+from accountant.console.amounts import down
 from accountant.console.facts.pace import Forecast, Pace
 from accountant.ledger.events import microseconds
 from accountant.privacy.units import INFINITE
-from accountant.reporting.numbers import down, places
+from accountant.reporting.numbers import places
 from accountant.reporting.schema import PointFacts, as_number
 
 _DAY: Final = 86_400 * SECOND

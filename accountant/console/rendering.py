@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
 from accountant import __version__
+from accountant.console import amounts
 from accountant.ledger.events import rfc3339
 from accountant.reporting import numbers
 from accountant.reporting.safely import visible
@@ -91,8 +92,9 @@ def environment() -> Environment:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     found.filters.update(
-        up=numbers.up,
-        down=numbers.down,
+        up=amounts.up,
+        down=amounts.down,
+        grouped=amounts.grouped,
         one_in=numbers.one_in,
         even_chance=numbers.even_chance,
         day=numbers.day,

@@ -17,7 +17,7 @@ from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Currency, amount, show
 from accountant.reporting.history import ADOPTED, BOOKING, RECOVERED, REVALUED, SETTLING
-from accountant.reporting.peak_cell import Ruler, as_one
+from accountant.reporting.peak_cell import Ruler
 from accountant.reporting.schema import PointFacts, SeriesFacts
 
 MOST_POINTS: Final = 400
@@ -156,8 +156,9 @@ class Burndowns:
         if (ruler := self._rulers.get(key)) is None:
             ruler = self._rulers[key] = Ruler(counted.rule, counted.epoch)
         used, held = state.seen(key).used, self.held.of(key)
-        [together] = ruler.epsilons(as_one(used))
-        [spent] = [together] if held is None else ruler.epsilons(as_one(used, held))
+        spent = together = ruler.spent(used)
+        if held is not None:
+            spent = ruler.spent(used, held)
         return PointFacts(
             sequence=sequence,
             time=rfc3339(time),

@@ -16,7 +16,7 @@ import numpy as np
 from accountant.budget.accounts.classes import Classes
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.part import Integers
-from accountant.budget.accounts.peak import deciding, most_spent
+from accountant.budget.accounts.peak import deciding, most_spent, spent_in
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.selection import EVERYONE, Box, Selection, ordered
 from accountant.budget.rules.limit import LimitRule
@@ -179,6 +179,22 @@ class Ruler:
             return True
         each = zip(columns, allowed, strict=True)
         return bool(np.logical_or.reduce([sums[value] <= limit for sums, limit in each]).all())
+
+    def spent(self, used: Sums, less: Sums | None = None) -> int | None:
+        """Return the spent epsilon of the cell that has spent most of what is ``used`` beside what
+        others hold, ``less``.
+        """
+        if not used.flat or not (less is None or less.flat):
+            [found] = self.epsilons(as_one(used, less))
+            return found
+        sums = []  # all cells hold the same, as in most accounts
+        for currency in (Currency.EPSILON, *self.capacity.currencies):
+            row = self.axis.index(currency)
+            units, infinite = used.everyone[row], used.everyone_infinite[row]
+            if less is not None:
+                units, infinite = units - less.everyone[row], infinite - less.everyone_infinite[row]
+            sums.append(_UNBOUNDED if infinite > 0 else units)
+        return finite(spent_in(self.filter, self.limit, sums))
 
     def epsilons(self, cells: Columns) -> list[int | None]:
         """Return only the spent epsilon of each value, for cells of (values, rest)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
@@ -160,14 +161,16 @@ def exceeded(standing: Standing) -> str:
     return " and ".join(found) or "the limit was exceeded"
 
 
-def is_over(dataset: str, spent: str, limit: str) -> str:
-    """Return that an account is over its limit, by what, rounded, without a full stop."""
+def is_over(dataset: str, spent: str, limit: str, written: Callable[[str], str] = str) -> str:
+    """Return that an account is over its limit, by what, rounded, without a full stop; amounts as
+    ``written`` writes them.
+    """
     its = "are over their limit" if dataset == ALL else "is over its limit"
     over = f"{in_words(dataset)} {its}"
     if spent == INFINITE:
-        return f"{over}: a loss without any bound was booked, {limit} allowed"
+        return f"{over}: a loss without any bound was booked, {written(limit)} allowed"
     if Decimal(spent) > Decimal(limit):
-        return f"{over}: {up(spent, places(limit))} spent, {limit} allowed"
+        return f"{over}: {written(up(spent, places(limit)))} spent, {written(limit)} allowed"
     return f"{over}: more delta is spent than it keeps"
 
 

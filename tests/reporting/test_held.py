@@ -12,6 +12,8 @@ from accountant.budget.apply import apply, read
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.reporting.burndown import Held
+from accountant.reporting.peak_cell import Ruler, as_one
+from accountant.reporting.statement import scopes
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -56,6 +58,23 @@ def test_accounts_that_everyone_shares_say_what_grants_hold(wide: bool, todo: Op
             nothing = held is None or not held.stacked().any()
             for one in (found.get(key), alone):
                 assert nothing if one is None else (one.stacked() == held.stacked()).all()
+
+
+@settings(max_examples=examples(8))
+@given(todo=ops)
+def test_what_everyone_has_spent_is_what_the_fullest_cell_has(todo: Ops) -> None:
+    """Where all cells hold the same, one is read in whole numbers: as all of them would be, with
+    and without what open grants hold.
+    """
+    book = ledger("zcdp", True, todo)
+    state = State(book.name)
+    for data in book.stored:
+        apply(state, read(state, Event.from_bytes(data)))
+        for counted in scopes(state):
+            used, ruler = state.seen(counted.key).used, Ruler(counted.rule, counted.epoch)
+            for less in (None, state.reserved_in(counted.key)):
+                [worst] = ruler.by_value(as_one(used, less))
+                assert ruler.spent(used, less) == worst.epsilon
 
 
 def test_what_a_group_of_people_holds_is_on_all_cells() -> None:

@@ -352,9 +352,7 @@ def most_spent(gate: Filter, limit: Limit, columns: Sequence[Integers]) -> tuple
     """
 
     def spent(sums: Sequence[int]) -> int:
-        finite = [None if one > LARGEST else one for one in sums]
-        found = gate.spent(limit, finite[0], finite[1:])
-        return sums[0] if found is None else found
+        return spent_in(gate, limit, sums)
 
     tops = [int(column.argmax()) for column in columns]
     places: Sequence[int] = tops[:1]
@@ -371,6 +369,15 @@ def most_spent(gate: Filter, limit: Limit, columns: Sequence[Integers]) -> tuple
     each = [[int(column[at]) for column in columns] for at in places]
     *key, minus = max((spent(sums), *sums, -at) for sums, at in zip(each, places, strict=True))
     return (*key, -minus)
+
+
+def spent_in(gate: Filter, limit: Limit, sums: Sequence[int]) -> int:
+    """Return what a cell has spent, by its sum of epsilons and its sums along the lines of
+    ``gate``; one above ``LARGEST`` has an infinite charge.
+    """
+    finite = [None if one > LARGEST else one for one in sums]
+    found = gate.spent(limit, finite[0], finite[1:])
+    return sums[0] if found is None else found
 
 
 def _spending(

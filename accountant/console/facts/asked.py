@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from accountant.budget.commands.base import LONGEST_TEXT
 from accountant.budget.facts import mechanisms_of
+from accountant.console.amounts import up
 from accountant.privacy.units import INFINITE, Charge, Currency
-from accountant.reporting.numbers import up
 from accountant.reporting.words import groups_in_words, shortened
 
 MOST: Final = 12

@@ -14,10 +14,11 @@ from accountant.budget.facts import client_in
 from accountant.budget.grants import Status
 from accountant.budget.reach import reach_in
 from accountant.budget.rules.base import Finding
+from accountant.console.amounts import up
 from accountant.console.facts.asked import Line, asked, cost
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import INFINITE, Charge, Currency
-from accountant.reporting.numbers import minute, places, up
+from accountant.reporting.numbers import minute, places
 from accountant.reporting.words import shortened, sums_of
 
 REFUSING: Final = frozenset({outcome.REFUSED, batches.REFUSED, outcome.TIMED_OUT})

@@ -15,6 +15,7 @@ from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
 from accountant.budget.proposals import Proposal
 from accountant.budget.state import ALL
+from accountant.console.amounts import grouped, up
 from accountant.console.facts.accounts import NO_LIMIT, Row, ranked, row_of
 from accountant.console.facts.proposed import question
 from accountant.ledger.events import microseconds, rfc3339
@@ -23,7 +24,7 @@ from accountant.reporting.activity import DAY, Ending
 from accountant.reporting.custody import LedgerFacts
 from accountant.reporting.desk import Page
 from accountant.reporting.history import LATEST
-from accountant.reporting.numbers import NO_BOUND, lasted, minute, up
+from accountant.reporting.numbers import NO_BOUND, lasted, minute
 from accountant.reporting.schema import NotableFacts
 from accountant.reporting.verdict import doubts, is_over
 from accountant.reporting.words import shortened
@@ -147,7 +148,7 @@ def _over(page: Page, accounts: tuple[Row, ...]) -> list[Need]:
         if last := next((one for one in ran if row.dataset in (ALL, one.dataset)), None):
             lost = "a loss without bound" if last.epsilon == INFINITE else up(last.epsilon, 3)
             text = f"{last.client} ran {lost}, which went over it (event {last.sequence}). {text}"
-        what = f"{is_over(row.dataset, row.total.spent, row.limit or '0')}."
+        what = f"{is_over(row.dataset, row.total.spent, row.limit or '0', grouped)}."
         found.append(Need("over", what, text, f"accounts/{row.dataset}", "See what ran"))
     return found
 

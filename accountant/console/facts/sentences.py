@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from accountant.budget.batches import as_single
 from accountant.budget.facts import client_in, grant_in, mechanisms_of, request_in, stated_by
+from accountant.console.amounts import up
 from accountant.console.facts.asked import cost
 from accountant.console.facts.proposed import question
 from accountant.ledger.events import Event
 from accountant.privacy.units import INFINITE, Charge, Currency
-from accountant.reporting.numbers import counted, day, minute, up
+from accountant.reporting.numbers import counted, day, minute
 from accountant.reporting.words import groups_in_words, shortened
 
 Tone = Literal["within", "near", "over", "info"]

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from accountant.budget.state import ALL
+from accountant.console.amounts import grouped
 from accountant.console.facts.account import AccountFacts, Limit
 from accountant.reporting.numbers import (
     NO_BOUND,
@@ -44,8 +45,10 @@ def headline(facts: AccountFacts) -> str:
         return _over(facts.dataset, limit)
     if limit.total.remaining == "0" or limit.total.together == "0":
         some = "Nothing is left of" if limit.total.remaining == "0" else "Nothing was spent of"
-        return f"{some} {limit.epsilon}"
-    left = f"{down(limit.total.remaining, places(limit.epsilon))} of {limit.epsilon} is left"
+        return f"{some} {grouped(limit.epsilon)}"
+    left = (
+        f"{down(limit.total.remaining, places(limit.epsilon))} of {grouped(limit.epsilon)} is left"
+    )
     if facts.usual is None or limit.action != "block":
         return left
     more = facts.usual.more
@@ -55,11 +58,11 @@ def headline(facts: AccountFacts) -> str:
 
 def _over(dataset: str, limit: Limit) -> str:
     if limit.status == "over":
-        return is_over(dataset, limit.total.spent, limit.epsilon)
+        return is_over(dataset, limit.total.spent, limit.epsilon, grouped)
     held = up(limit.total.together, places(limit.epsilon))
     goes = "go over their limit" if dataset == ALL else "goes over its limit"
     name = in_words(dataset)
-    return f"{name} {goes} if what is reserved runs: {held} of {limit.epsilon}"
+    return f"{name} {goes} if what is reserved runs: {held} of {grouped(limit.epsilon)}"
 
 
 def lede(facts: AccountFacts) -> str:

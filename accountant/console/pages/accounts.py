@@ -14,6 +14,7 @@ from fastapi import Path, Query
 from fastapi.responses import HTMLResponse
 
 from accountant.console.access import Refused, pages
+from accountant.console.amounts import up
 from accountant.console.facts.account import AccountFacts, account
 from accountant.console.facts.listing import EACH, Listing, listing
 from accountant.console.framing import Overseen, Population
@@ -22,7 +23,7 @@ from accountant.console.pages.group_words import heat
 from accountant.console.pages.picture_words import picture
 from accountant.console.pages.week_words import week_headline, week_rows
 from accountant.privacy.units import INFINITE
-from accountant.reporting.numbers import counted, day, up
+from accountant.reporting.numbers import counted, day
 from accountant.reporting.verdict import in_words
 
 router = pages()

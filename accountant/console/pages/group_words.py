@@ -5,10 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from accountant.console.amounts import grouped, up
 from accountant.console.facts.account import Limit
 from accountant.console.facts.groups import Groups, Place
 from accountant.privacy.units import INFINITE
-from accountant.reporting.numbers import places, up
+from accountant.reporting.numbers import places
 
 _STEPS: Final = (Decimal("0.4"), Decimal("0.6"), Decimal("0.8"))
 """The parts of a limit from which on a place is drawn darker."""
@@ -55,8 +56,8 @@ def heat(limit: Limit, usual_costs: str | None, found: Groups) -> Heat:
         said = f"{poor:,} of {len(cells):,} {have} {no}."
     names = found.rows.dimension + (f" and {columns.dimension}" if columns else "")
     caption = (
-        f"Epsilon spent or reserved by {names}, of a limit of {limit.epsilon}; of each group the "
-        "person who was charged most."
+        f"Epsilon spent or reserved by {names}, of a limit of {grouped(limit.epsilon)}; of each "
+        "group the person who was charged most."
     )
     for side in (found.rows, *([columns] if columns else [])):
         if side.chosen:

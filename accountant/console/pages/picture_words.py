@@ -7,11 +7,12 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from accountant.console.amounts import down, up
 from accountant.console.drawing import Drawing, Subject, drawings
 from accountant.console.facts.account import Burn, Limit
 from accountant.ledger.events import microseconds
 from accountant.privacy.units import INFINITE
-from accountant.reporting.numbers import day, down, minute, places, up
+from accountant.reporting.numbers import day, minute, places
 from accountant.reporting.verdict import in_words
 
 MOST_STEPS: Final = 40

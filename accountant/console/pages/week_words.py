@@ -5,9 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
+from accountant.console.amounts import up
 from accountant.console.facts.account import WeekFacts
 from accountant.reporting.activity import Ending
-from accountant.reporting.numbers import counted, percent_of, up
+from accountant.reporting.numbers import counted, percent_of
 
 DECIDED: Final[tuple[Ending, ...]] = ("admitted", "refused", "recorded")
 """How a request ends; it may have waited before, be flagged besides, and expire later."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from time import monotonic
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -30,8 +31,12 @@ DAYS: Final = 28
 MOST_DAYS: Final = 366
 QUICK: Final = 1.0
 """Seconds that a trial may take for the limits beside it to be tried on requests as well."""
+LEAST: Final = 0.05
+"""Seconds that the page waits for the trial at least."""
+LONGEST: Final = 0.3
+"""Seconds after which it waits for nothing more."""
 SHORTLY: Final = 0.05
-"""Seconds that the page waits for each of them."""
+"""Seconds that the page waits for each of the limits beside."""
 Text = Annotated[str, Query(max_length=200)]
 _FIELDS: Final = ("rule", "epsilon", "delta", "window")
 
@@ -50,12 +55,13 @@ def show_what_if(
     days: Annotated[int, Query(ge=1, le=MOST_DAYS)] = DAYS,
 ) -> HTMLResponse:
     """Show what another limit would change. All that is tried stands in the address."""
+    until = monotonic() + LONGEST
     change = Change(rule, epsilon.strip(), delta.strip(), window.strip() or KEEP)
     tries = bool(rule) and change != Change(rule)
     question = partial(what_if, change=change if tries else None, account=account)
     found = visit.ask(population, question)
     asked = {**change._asdict(), "account": account, "days": str(days)}
-    return _page(request, visit, population, found, asked, days)
+    return _page(request, visit, population, found, asked, days, until=until)
 
 
 @router.post("/{population}/what-if")
@@ -65,12 +71,13 @@ def try_policy(
     sent: Annotated[Form, Depends(form("text", optional=("days",), roles=OVERSEE))],
 ) -> HTMLResponse:
     """Show what a whole policy would change. Nothing is recorded."""
+    until = monotonic() + LONGEST
     visit = visit_of(request, sent.visitor)
     text = _plain(sent.fields["text"])
     days = _days(sent.fields.get("days", ""))
     found = visit.ask(population, partial(what_if, text=text or " "))
     asked = {**Change("")._asdict(), "account": "", "text": text, "days": str(days)}
-    return _page(request, visit, population, found, asked, days)
+    return _page(request, visit, population, found, asked, days, until=until)
 
 
 @router.post("/{population}/what-if/propose")
@@ -132,18 +139,23 @@ def _page(
     asked: Mapping[str, str],
     days: int,
     problem: str = "",
+    *,
+    until: float = 0.0,
 ) -> HTMLResponse:
-    """Return the page; a mistake, or a problem, comes back with what was typed."""
+    """Return the page; a mistake, or a problem, comes back with what was typed. It waits for trials
+    no longer than ``until``.
+    """
     tried, looked = found.found, None
     refused: dict[str, Looked] = {}
     if isinstance(tried, Tried) and not tried.same:
         trials: Trials = request.app.state.trials
         since = (visit.now // DAY - days + 1) * DAY
-        looked = trials.ask(Asked(population, tried.text, since))
+        looked = trials.ask(Asked(population, tried.text, since), max(LEAST, until - monotonic()))
         if isinstance(looked, Looked) and looked.seconds < QUICK:
             others = {one.limit: one.text for one in tried.rungs if one.text != tried.text}
             for limit, text in others.items():
-                beside = trials.ask(Asked(population, text, since), SHORTLY)
+                patience = min(SHORTLY, max(0.0, until - monotonic()))
+                beside = trials.ask(Asked(population, text, since), patience)
                 if isinstance(beside, Looked):
                     refused[limit] = beside
     status = 409 if problem else 422 if isinstance(tried, Mistake) else 200

@@ -7,6 +7,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from accountant.console.amounts import down, grouped, up
 from accountant.console.drawing import Subject, drawings
 from accountant.console.drawing import Tried as Line
 from accountant.console.facts.changing import KEEP, LIFETIME, PERIODS
@@ -16,7 +17,7 @@ from accountant.console.facts.what_if import MOST_TEXT, Binding, Mistake, Rung, 
 from accountant.console.pages.account_words import Figure
 from accountant.console.pages.picture_words import Picture
 from accountant.privacy.units import INFINITE
-from accountant.reporting.numbers import counted, day, down, even_chance, places, up
+from accountant.reporting.numbers import counted, day, even_chance, places
 from accountant.reporting.trying import Failed, Looked, Working
 from accountant.reporting.verdict import in_words
 
@@ -115,7 +116,7 @@ def _lasts(now: Standing | None, then: Standing) -> str:
     left = down(then.total.remaining, places(then.limit))
     if then.total.status == "over":
         spent = up(then.total.spent, places(then.limit))
-        return f"It would be over at once: {spent} is spent, {then.limit} would be allowed"
+        return f"It would be over at once: {spent} is spent, {grouped(then.limit)} would be allowed"
     if then.total.remaining == "0":
         return "Nothing would be left of it"
     if then.window:
@@ -184,13 +185,14 @@ def picture(tried: Tried) -> Picture | None:
     subject = Subject(points=tried.points, forecast=tried.forecast, tried=line)
     left, now = (down(one.total.remaining, digits) for one in (then, focus.now))
     said = [
-        f"{now} of {focus.now.limit} is left now.",
-        f"With a limit of {then.limit} from now on, {left} would be left.",
+        f"{now} of {grouped(focus.now.limit)} is left now.",
+        f"With a limit of {grouped(then.limit)} from now on, {left} would be left.",
     ]
     if lasts := dates(then.paces):
         said.append(f"It would reach zero on {lasts}.")
+    limit = grouped(then.limit)
     return Picture(
-        title=f"Budget left on {in_words(focus.dataset)}, and with a limit of {then.limit}",
+        title=f"Budget left on {in_words(focus.dataset)}, and with a limit of {limit}",
         described=" ".join(said),
         caption="Dotted: the limit in force at the pace of the last 28 days and of the last 7. "
         "Dashed: the limit that is tried, from now on, at the same paces.",
@@ -253,7 +255,7 @@ def _minus(spent: str, limit: str) -> str:
 def binding(one: Binding) -> str:
     """Return which other limit leaves less, in words."""
     left = down(one.left, places(one.limit))
-    return f"Rule {one.rule} on {in_words(one.dataset)} has {left} of {one.limit} left."
+    return f"Rule {one.rule} on {in_words(one.dataset)} has {left} of {grouped(one.limit)} left."
 
 
 def moved(looked: Looked) -> list[Moved]:
@@ -285,5 +287,5 @@ def _stands(one: Standing | None) -> str:
         return "no such limit"
     window = f", over {one.window}" if one.window else ""
     if one.total.status == "over":
-        return f"{up(one.total.spent, places(one.limit))} spent of {one.limit}{window}"
-    return f"{down(one.total.remaining, places(one.limit))} of {one.limit} left{window}"
+        return f"{up(one.total.spent, places(one.limit))} spent of {grouped(one.limit)}{window}"
+    return f"{down(one.total.remaining, places(one.limit))} of {grouped(one.limit)} left{window}"
