@@ -24,6 +24,13 @@ def runs(firsts: Integers, sizes: Integers) -> Integers:
     return found
 
 
+def spread(values: Floats, sizes: Integers) -> Floats:
+    """Return ``sizes[0]`` times the first value, then the next, and so on; or one, if all are equal
+    and it stands for any number of them.
+    """
+    return values[:1] if (values == values[0]).all() else np.repeat(values, sizes)
+
+
 def cuts(sizes: Integers, most: int) -> list[slice]:
     """Return how to cut runs into groups of neighbours with about ``most`` in each."""
     groups = (np.cumsum(sizes) - sizes) // most

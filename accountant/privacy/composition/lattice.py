@@ -22,7 +22,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from accountant.privacy.composition.grids import Booleans, Floats, Grid, Integers, cuts, runs
+from accountant.privacy.composition.grids import (
+    Booleans,
+    Floats,
+    Grid,
+    Integers,
+    cuts,
+    runs,
+    spread,
+)
 from accountant.privacy.composition.pairs import Pair, above_each
 from accountant.privacy.composition.spectrum import UNIT
 
@@ -117,7 +125,7 @@ def _lattices(pairs: list[Pair], firsts: Integers, sizes: Integers, grid: Grid) 
     # takes a little more, as losses may be wrong: lowered by as much, none is above its bucket, and
     # those below are raised to it.
     wrong = _EDGE * (1 + np.abs(spans_of(pairs)).max(axis=0))
-    up = buckets.p - buckets.q_low + np.repeat(2 * wrong, sizes) * buckets.p
+    up = buckets.p - buckets.q_low + spread(2 * wrong, sizes) * buckets.p
     up /= -np.expm1(-edges.widths)
     up = np.minimum(np.maximum(up, 0.0), buckets.p)
     mass = _sent(up, buckets.p - up)
@@ -139,7 +147,7 @@ def _lattices(pairs: list[Pair], firsts: Integers, sizes: Integers, grid: Grid) 
     mass *= 1 + 4 * UNIT
     doubt, drop = _below(mass, certain, other, edges.widths)
     # Nothing is left of a pair before its first mass, and after its last.
-    there = np.flatnonzero(mass)
+    there = np.flatnonzero(mass > 0)
     one = there[np.searchsorted(there, edges.begins)]
     last = there[np.searchsorted(there, edges.ends, side="right") - 1]
     kept = runs(one, last - one + 1)

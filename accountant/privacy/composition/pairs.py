@@ -22,7 +22,7 @@ import numpy as np
 from flint import arb
 from scipy.special import expit, ndtr
 
-from accountant.privacy.composition.grids import Floats, Integers
+from accountant.privacy.composition.grids import Floats, Integers, spread
 
 Span = tuple[float, float]  # The smallest and the largest of a range of losses
 Tails = list[tuple[arb, arb]]  # The mass of P and of Q above each loss
@@ -119,7 +119,7 @@ class Family(Pair):
     ) -> tuple[Floats, Floats]:
         """Return the masses of many pairs."""
         numbers = np.array([pair.numbers for pair in pairs]).T
-        return cls.masses(losses, *np.repeat(numbers, sizes, axis=1))
+        return cls.masses(losses, *(spread(each, sizes) for each in numbers))
 
 
 class Within(Family):

@@ -9,7 +9,7 @@ from typing import Final, Self
 import numpy as np
 from flint import arb
 
-from accountant.privacy.composition.grids import Floats, Integers
+from accountant.privacy.composition.grids import Floats, Integers, spread
 from accountant.privacy.composition.pairs import (
     Pair,
     Span,
@@ -94,7 +94,7 @@ class Blend(Made):
         """Return the masses of both."""
         p, q = above_each([pair.usual for pair in pairs], losses, sizes)
         other_p, other_q = above_each([pair.rare for pair in pairs], losses, sizes)
-        chance = np.repeat([pair.chance for pair in pairs], sizes)
+        chance = spread(np.array([pair.chance for pair in pairs]), sizes)
         return (1 - chance) * p + chance * other_p, (1 - chance) * q + chance * other_q
 
     def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
@@ -144,8 +144,8 @@ class Sampled(Made):
         cls, pairs: Sequence[Self], losses: Floats, sizes: Integers
     ) -> tuple[Floats, Floats]:
         """Return the base's masses beyond the loss that the sample turns into this one."""
-        rate = np.repeat([pair.rate for pair in pairs], sizes)
-        way = np.repeat([-1.0 if pair.adding else 1.0 for pair in pairs], sizes)
+        rate = spread(np.array([pair.rate for pair in pairs]), sizes)
+        way = spread(np.array([-1.0 if pair.adding else 1.0 for pair in pairs]), sizes)
         inner = way * np.clip(outcome_of_sample(way * losses, rate), -_FAR, _FAR)
         p, q = above_each([pair._turned for pair in pairs], inner, sizes)
         still, moved = np.where(way < 0, p, q), np.where(way < 0, q, p)
