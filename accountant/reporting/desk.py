@@ -16,6 +16,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
+from time import monotonic, process_time
 from typing import Any, Final, NamedTuple, TypeVar
 
 from accountant.budget.errors import Problem
@@ -48,6 +49,10 @@ _LEAVE: Final = 5.0
 """Seconds that the process has to keep what it has followed."""
 _LOWER: Final = 10
 """How much later than the service a process gets its turn on a busy machine (``nice``)."""
+_LONGEST_REST: Final = 0.5
+"""Seconds that it rests at most between two pieces that it reads, for as long as it had to wait for
+a core: where grants keep all cores busy it takes still less of them from these.
+"""
 T = TypeVar("T")
 Work = Callable[[Ledgers, Progress], T]
 """Pickled as questions are. It may raise Problem, StoreError, or ValueError if it is damaged."""
@@ -246,13 +251,23 @@ def help_service() -> None:
         for message in messages:
             if isinstance(message, Asked):
                 parent.post(_answer(partial(follower.answer, message)))
-                while not parent.waiting and follower.read_on():
-                    pass
+                while not parent.waiting and (waited := _read_on(follower)) is not None:
+                    parent.rest(min(waited, _LONGEST_REST))
             else:
                 parent.post(_answer(partial(message, ledgers, told)))
         follower.keep()
     finally:
         ledgers.close()
+
+
+def _read_on(follower: Follower) -> float | None:
+    """Do a small piece of what is left to do. Return how many seconds it waited, for a core that
+    others wanted above all; None if nothing was left.
+    """
+    begun, used = monotonic(), process_time()
+    if not follower.read_on():
+        return None
+    return max(0.0, monotonic() - begun - (process_time() - used))
 
 
 def _be_modest(usable: Collection[int]) -> None:

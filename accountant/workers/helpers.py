@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.connection import wait as ready
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Final
 
 _MOST: Final = 8  # Processes
@@ -127,14 +127,17 @@ class Parent:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._socket: Connection[Any, Any] = Connection(int(sys.argv[1]))
         self._received: SimpleQueue[Any] = SimpleQueue()
+        self._came = Event()
         Thread(target=self._receive, daemon=True).start()
 
     def _receive(self) -> None:
         try:
             while True:
                 self._received.put(self._socket.recv_bytes())
+                self._came.set()
         except (EOFError, OSError):
             self._received.put(None)
+            self._came.set()
 
     def __iter__(self) -> Iterator[Any]:
         while (data := self._received.get()) is not None:
@@ -144,6 +147,12 @@ class Parent:
     def waiting(self) -> bool:
         """A message is there, or the end."""
         return not self._received.empty()
+
+    def rest(self, seconds: float) -> None:
+        """Do nothing for so long, or until a message is there, or the end."""
+        self._came.clear()
+        if not self.waiting:
+            self._came.wait(seconds)
 
     def post(self, message: Any) -> None:
         """Send an answer."""
