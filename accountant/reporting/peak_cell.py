@@ -77,6 +77,19 @@ def as_one(used: Sums, less: Sums | None = None) -> Columns:
     return Columns.stacked(few[0] if less is None else few[0] - few[1]).then(_as_one)
 
 
+def _alike(used: Sums, less: Sums | None) -> bool:
+    """Return whether all cells hold the same."""
+    return used.flat and (less is None or less.flat)
+
+
+def _of_everyone(used: Sums, less: Sums | None, row: int) -> int:
+    """Return what all cells hold of a row; ``_UNBOUNDED`` if that is infinite."""
+    units, infinite = used.everyone[row], used.everyone_infinite[row]
+    if less is not None:
+        units, infinite = units - less.everyone[row], infinite - less.everyone_infinite[row]
+    return _UNBOUNDED if infinite > 0 else units
+
+
 def _sums(used: Sums, less: Sums | None, row: int) -> Integers:
     """Return one row, an infinite sum as ``_UNBOUNDED``; one cell where all are alike."""
     finite, infinite = used.row(row), used.row(row, infinite=True)
@@ -173,28 +186,51 @@ class Ruler:
         capacity = self._most
         if not (own[value] <= capacity.own_delta).all():
             return False
-        # What is allowed may be more units than any sum: a sum without a bound is above it, too.
-        allowed = [min(one, LARGEST) for one in (capacity.epsilon, *capacity.along)]
+        allowed = self._allowed
         if any(one <= limit for one, limit in zip(most, allowed, strict=True)):
             return True
         each = zip(columns, allowed, strict=True)
         return bool(np.logical_or.reduce([sums[value] <= limit for sums, limit in each]).all())
 
-    def spent(self, used: Sums, less: Sums | None = None) -> int | None:
-        """Return the spent epsilon of the cell that has spent most of what is ``used`` beside what
-        others hold, ``less``.
+    def peak(self, used: Sums, less: Sums | None = None) -> Worst:
+        """Return the numbers over all cells of what is ``used`` beside what others hold, ``less``.
+        Where all cells hold the same, as in most accounts, one is read in whole numbers.
         """
-        if not used.flat or not (less is None or less.flat):
+        if not _alike(used, less):
+            return self.by_value(as_one(used, less))[0]
+        epsilon, *along = self._everyone(used, less)
+        own = _of_everyone(used, less, self.axis.index(Currency.DELTA))
+        spent = spent_in(self.filter, self.limit, [epsilon, *along])
+        pairs = zip([epsilon, *along], self._allowed, strict=True)
+        fits = own <= self._most.own_delta and any(one <= most for one, most in pairs)
+        return Worst(
+            epsilon=finite(spent),
+            path_sum=finite(epsilon),
+            own_delta=finite(own),
+            delta=finite(own) if spent >= epsilon else self._failing(finite(own)),
+            over=not fits,
+            cell=0,
+        )
+
+    def spent(self, used: Sums, less: Sums | None = None) -> int | None:
+        """Return only the spent epsilon of ``peak``."""
+        if not _alike(used, less):
             [found] = self.epsilons(as_one(used, less))
             return found
-        sums = []  # all cells hold the same, as in most accounts
-        for currency in (Currency.EPSILON, *self.capacity.currencies):
-            row = self.axis.index(currency)
-            units, infinite = used.everyone[row], used.everyone_infinite[row]
-            if less is not None:
-                units, infinite = units - less.everyone[row], infinite - less.everyone_infinite[row]
-            sums.append(_UNBOUNDED if infinite > 0 else units)
-        return finite(spent_in(self.filter, self.limit, sums))
+        return finite(spent_in(self.filter, self.limit, self._everyone(used, less)))
+
+    def _everyone(self, used: Sums, less: Sums | None) -> list[int]:
+        """Return the sum of epsilons, and those along the filter's lines, that all cells hold."""
+        rows = map(self.axis.index, (Currency.EPSILON, *self.capacity.currencies))
+        return [_of_everyone(used, less, row) for row in rows]
+
+    @property
+    def _allowed(self) -> list[int]:
+        """The most that each compared sum may come to: what is allowed may be more units than any
+        sum, and one without a bound is above it, too.
+        """
+        capacity = self._most
+        return [min(one, LARGEST) for one in (capacity.epsilon, *capacity.along)]
 
     def epsilons(self, cells: Columns) -> list[int | None]:
         """Return only the spent epsilon of each value, for cells of (values, rest)."""

@@ -251,8 +251,8 @@ def balances(
     ruler, reserved = Ruler(rule, counted.epoch), (held or state.reserved_in)(counted.key)
     account, about, kept = state.seen(counted.key).used, _about(state, rule), _kept(state, counted)
     if axis is None and about.box is None:
-        used = spent = ruler.by_value(as_one(account))
-        spent = used if reserved is None else ruler.by_value(as_one(account, reserved))
+        used = [ruler.peak(account)]
+        spent = used if reserved is None else [ruler.peak(account, reserved)]
     else:
         used = spent = ruler.by_value(about.by_axis(Columns.of(account), axis))
         if reserved is not None:

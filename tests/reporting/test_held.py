@@ -74,6 +74,7 @@ def test_what_everyone_has_spent_is_what_the_fullest_cell_has(todo: Ops) -> None
             used, ruler = state.seen(counted.key).used, Ruler(counted.rule, counted.epoch)
             for less in (None, state.reserved_in(counted.key)):
                 [worst] = ruler.by_value(as_one(used, less))
+                assert ruler.peak(used, less) == worst
                 assert ruler.spent(used, less) == worst.epsilon
 
 
