@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import hospital
 
 from accountant.budget.errors import Conflict
-from accountant.budget.population.naming import Data, normal_form
+from accountant.budget.population.naming import Data, joined, meant_by, normal_form
 
 WAREHOUSE = "postgres://warehouse", "clinic.public.visits"
 SAME: list[tuple[tuple[str, str], tuple[str, str]]] = [
@@ -140,6 +140,17 @@ def test_files_keep_their_case(scheme: str, host: str, name: str, data: st.DataO
     assert normal_form(f"{scheme}://{host}/", f"/{name}/") == form
     if name.upper() != name:
         assert normal_form(f"{scheme}://{host}", name.upper()) != form
+
+
+@given(st.sampled_from([*SCHEMES, "other"]), PLAIN, st.booleans(), TABLES)
+def test_a_plain_name_means_the_same_in_one_text(
+    scheme: str, host: str, bare: bool, table: str
+) -> None:
+    """Where the namespace ends matters for names with quotes, spaces or slashes only: so parents
+    with plain names are never misread.
+    """
+    namespace = host if bare else f"{scheme}://{host}"
+    assert joined(normal_form(namespace, table)) == meant_by(f"{namespace}/{table}")
 
 
 def test_data_that_differ_have_other_digests() -> None:

@@ -7,8 +7,11 @@ and ``check_parents``, which is no part of deciding: which texts mean which data
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
+from typing import Final, NamedTuple
 
 from accountant.budget.commands import Envelope, RegisterDataset
 from accountant.budget.decide.proposing import second
@@ -77,18 +80,24 @@ def check_parents(state: State, command: RegisterDataset) -> None:
     other data: a text does not say where its namespace ends, after which quotes, white space or
     slashes may be only spelling. What was made from it would not be charged to it.
     """
-    itself = normal_form(command.namespace, command.name)
-    others = {one.id: one for one in state.datasets.values() if one.id != command.id}
-    every = [(one.id, one.namespace, one.data) for one in others.values()]
-    every.append((command.id, command.namespace, itself))
-    for parent, name in _misread(command.parents, every):
+    itself = Named(command.id, command.namespace, normal_form(command.namespace, command.name))
+    others = [one for one in state.datasets.values() if one.id != command.id]
+    every = [*(Named(one.id, one.namespace, one.data) for one in others), itself]
+
+    def misread(parents: Iterable[str], among: Iterable[Named]) -> Iterator[tuple[str, str]]:
+        """Yield parents that mean no dataset, though they are written like one of these."""
+        for parent, one in product(parents, among):
+            if one.written_in(parent) and not any(other.is_meant(parent) for other in every):
+                yield parent, one.id
+
+    for parent, name in misread(command.parents, every):
         raise Conflict(
             "parent-unclear",
             f"parent {parent!r} would be read as other data than dataset {name!r}, which is "
             f"written like that: name it by its id, {name!r}",
         )
-    for child in others.values() if command.id not in state.datasets else ():
-        for parent, _ in _misread(child.parents, every, every[-1:]):
+    for child in others if command.id not in state.datasets else ():
+        for parent, _ in misread(child.parents, [itself]):
             raise Conflict(
                 "parent-unclear",
                 f"{command.namespace} {command.name} is written like parent {parent!r} of dataset "
@@ -97,22 +106,27 @@ def check_parents(state: State, command: RegisterDataset) -> None:
             )
 
 
-Known = Sequence[tuple[str, str, Data]]
-"""Datasets: id, namespace and data."""
+_PLAIN: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.I | re.A)
+"""Names that mean the same behind a namespace as in one text with it, as most do."""
 
 
-def _misread(parents: Iterable[str], every: Known, among: Known = ()) -> Iterator[tuple[str, str]]:
-    """Yield parents that mean none of ``every`` dataset, though they begin with the namespace of
-    one ``among`` these and end with its name.
-    """
-    ids, meant = {name for name, *_ in every}, {joined(data) for *_, data in every}
-    for parent in parents:
-        if parent in ids or meant_by(parent) in meant:
-            continue
-        for name, namespace, data in among or every:
-            rest = parent.removeprefix(f"{namespace}/")
-            if rest != parent and normal_form(namespace, rest) == data:
-                yield parent, name
+class Named(NamedTuple):
+    """A dataset, by what a parent may be written like."""
+
+    id: str
+    namespace: str
+    data: Data
+
+    def is_meant(self, parent: str) -> bool:
+        """Return whether ``parent`` names it."""
+        return parent == self.id or meant_by(parent) == joined(self.data)
+
+    def written_in(self, parent: str) -> bool:
+        """Return whether ``parent`` begins with the namespace, and ends with a name of the data."""
+        name = parent.removeprefix(f"{self.namespace}/")
+        if name == parent or _PLAIN.fullmatch(name):
+            return False
+        return normal_form(self.namespace, name) == self.data
 
 
 def _sources(state: State, command: RegisterDataset) -> list[str]:
