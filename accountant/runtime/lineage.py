@@ -15,7 +15,7 @@ from accountant.budget.errors import NotFound
 from accountant.budget.facts import SECOND
 from accountant.budget.grants import Grant, Settled
 from accountant.budget.outcome import RECORDED
-from accountant.budget.population.naming import normal_form
+from accountant.budget.population.naming import check_spelling, normal_form
 from accountant.budget.reach import reach_in
 from accountant.budget.state import State
 from accountant.runtime.service import Service
@@ -51,9 +51,12 @@ class Matched(NamedTuple):
 
 
 def note_reads(service: Service, key: Key, run: Run) -> list[Matched]:
-    """Note what a run reads of the data that ``key`` reaches. Raise StoreError."""
+    """Note what a run reads of the data that ``key`` reaches. Raise StoreError, and Invalid where
+    a name is not read.
+    """
     ledgers, found = service.ledgers, dict[tuple[str, str], None]()
     for namespace, name in run.reads:
+        check_spelling(namespace, name)
         for use in ledgers.uses(normal_form(namespace, name).digest):
             if key.reaches(use.ledger):
                 found[use.ledger, use.dataset] = None

@@ -26,7 +26,7 @@ from accountant.budget.commands import (
     command_from_json,
 )
 from accountant.budget.decide import Repeated, accepted, admission, before_of, decide, repeated
-from accountant.budget.decide.datasets import check_elsewhere, check_parents
+from accountant.budget.decide.datasets import check_elsewhere, check_parents, check_spellings
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import PROPOSED, WAITING, Outcome
 from accountant.budget.population.naming import normal_form
@@ -112,6 +112,8 @@ class UnitOfWork:
 
     def _answer(self, asked: Envelope) -> Answer:
         state = self.state
+        if isinstance(asked.command, RegisterDataset):
+            check_spellings(asked.command)
         asked, opened = self._sealed(state, asked)
         stamp = self._stamp(state, asked)
         self.admit(before_of(state, asked, stamp))

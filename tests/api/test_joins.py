@@ -164,3 +164,13 @@ def test_a_parent_that_comes_later_is_not_missed(made: World) -> None:
     assert made.put("/datasets/v", QUOTED).status_code == 200
     assert made.post("/grants", ask("w", "0.3")).status_code == 201
     assert spent(made)["v"] == "0.3"
+
+
+def test_a_name_that_nobody_can_read_is_refused(made: World) -> None:
+    """Also as a parent: to see what it means would hold up the ledger."""
+    deep, body = "%" + "25" * 900 + "41", {"namespace": "n", "name": "derived"}
+    for wrong in ({"name": deep}, {"namespace": deep}, {"parents": ["d", deep]}):
+        refused = made.put("/datasets/w", body | wrong)
+        assert refused.status_code == 422
+        assert refused.json()["type"].endswith("invalid-request")
+    assert "w" not in made.service.state("fair").datasets

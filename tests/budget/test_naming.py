@@ -9,8 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support import hospital
 
-from accountant.budget.errors import Conflict
-from accountant.budget.population.naming import Data, joined, meant_by, normal_form
+from accountant.budget.errors import Conflict, Invalid
+from accountant.budget.population.naming import (
+    MOST_STEPS,
+    Data,
+    check_spelling,
+    joined,
+    meant_by,
+    normal_form,
+)
 
 WAREHOUSE = "postgres://warehouse", "clinic.public.visits"
 SAME: list[tuple[tuple[str, str], tuple[str, str]]] = [
@@ -151,6 +158,20 @@ def test_a_plain_name_means_the_same_in_one_text(
     """
     namespace = host if bare else f"{scheme}://{host}"
     assert joined(normal_form(namespace, table)) == meant_by(f"{namespace}/{table}")
+
+
+@pytest.mark.parametrize("deep", ["%" + "25" * 900 + "41", "\uff05" + "\uff12\uff15" * 30 + "41"])
+def test_a_name_that_is_encoded_over_and_over_is_not_read(deep: str) -> None:
+    """However it is done, after some steps it is refused, so that nobody waits for one name; what
+    people write takes a few.
+    """
+    for spelled in [(deep, ""), ("postgres://warehouse", deep)]:
+        with pytest.raises(Invalid, match="is encoded so many times over"):
+            check_spelling(*spelled)
+    check_spelling("postgres://warehouse", "%" + "25" * (MOST_STEPS - 2) + "41")
+    for one, same in SAME:
+        check_spelling(*one)
+        check_spelling(*same)
 
 
 def test_data_that_differ_have_other_digests() -> None:

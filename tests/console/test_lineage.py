@@ -181,3 +181,10 @@ def test_people_are_told_of_reads_without_a_grant(made: World) -> None:
     ]
     assert made.head().size == size
     clean(made)
+
+
+def test_a_name_that_nobody_can_read_is_refused(made: World) -> None:
+    """One that is encoded over and over would hold up the service."""
+    answer = told(made, inputs=[INPUT | {"name": "%" + "25" * 900}])
+    assert answer.status_code == 422
+    assert answer.json()["type"].endswith("invalid-request")

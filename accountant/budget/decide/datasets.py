@@ -2,7 +2,8 @@
 
 Within a ledger a second id for the same data is refused. Whether other ledgers have the data is not
 known to a decider, which sees its own: whoever records the event asks ``check_elsewhere`` as well,
-and ``check_parents``, which is no part of deciding: which texts mean which data never changes.
+and ``check_spellings`` and ``check_parents``, which are no part of deciding: which texts mean which
+data never changes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from accountant.budget.decide.proposing import second
 from accountant.budget.errors import Conflict
 from accountant.budget.handlers import labels_after
 from accountant.budget.outcome import Body
-from accountant.budget.population.naming import Data, joined, meant_by, normal_form
+from accountant.budget.population.naming import Data, check_spelling, joined, meant_by, normal_form
 from accountant.budget.population.population import Dataset
 from accountant.budget.reach import origins
 from accountant.budget.rules.base import HOLDING
@@ -73,6 +74,13 @@ def check_elsewhere(state: State, command: RegisterDataset, others: Sequence[str
     else:
         text = f"no other population has {data}: leave `also` out"
     raise Conflict("dataset-known-elsewhere", text, also=sorted(others))
+
+
+def check_spellings(command: RegisterDataset) -> None:
+    """Raise Invalid if a name is spelled so that to read it would hold up others."""
+    check_spelling(command.namespace, command.name)
+    for parent in command.parents:
+        check_spelling(parent, "")
 
 
 def check_parents(state: State, command: RegisterDataset) -> None:

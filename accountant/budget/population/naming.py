@@ -21,12 +21,18 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
+from itertools import islice
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from accountant.budget.errors import Invalid
+
 _REMEMBERED: Final = 4_096
+MOST_STEPS: Final = 16
+"""To the normal form of a name that is taken from outside; of usual ones it is one or two."""
 _ALIASES: Final = {
     "abfss": "abfs",
     "awsathena": "athena",
@@ -176,10 +182,30 @@ def normal_form(namespace: str, name: str) -> Data:
     """Return the data that a namespace and a name mean. The form of a normal form is itself: every
     step chooses one of several spellings, and they are taken until nothing changes any more.
     """
-    found = Data(namespace, name)
-    while (again := _step(*found)) != found:
-        found = again
+    *_, found = _spellings(namespace, name)
     return found
+
+
+def check_spelling(namespace: str, name: str) -> None:
+    """Raise Invalid if it takes more than ``MOST_STEPS`` to see what data are meant. Whoever takes
+    names from outside asks first: percent signs that are percent encoded themselves, again and
+    again, take a step for each time.
+    """
+    if next(islice(_spellings(namespace, name), MOST_STEPS + 1, None), None) is not None:
+        raise Invalid(
+            "invalid-request",
+            f"{namespace[:40]} {name[:40]} is encoded so many times over that it is not read: "
+            "write the name as the store has it",
+        )
+
+
+def _spellings(namespace: str, name: str) -> Iterator[Data]:
+    """Yield what is said step by step, last the normal form."""
+    found = Data(namespace, name)
+    yield found
+    while (again := _step(*found)) != found:
+        yield again
+        found = again
 
 
 def joined(data: Data) -> str:
