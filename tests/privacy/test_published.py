@@ -85,33 +85,31 @@ RUNS: Final = {
     # TensorFlow Privacy, tutorials/README.md: since February 2019, and the table before
     "tf-privacy, 1 epoch": Run(MNIST, "1.1", 234, "1e-5", 1.03, 0.005),
     "tf-privacy, 60 epochs": Run(MNIST, "1.1", 14_062, "1e-5", 3.01, 0.005),
-    "tf-privacy, 15 epochs": Run(MNIST, "1.3", 3_515, "1e-5", 1.19, 0.005),
     "tf-privacy, 45 epochs": Run(MNIST, "0.7", 10_546, "1e-5", 7.10, 0.03),
-    "tf-privacy 2019, 60 epochs": Run(MNIST, "1.12", 14_062, "1e-5", 2.92, 0.005),
     "tf-privacy 2019, 30 epochs": Run(MNIST, "0.6", 7_031, "1e-5", 9.74, 0.04),
     # TensorFlow Privacy, compute_dp_sgd_privacy_test.py
     "tf-privacy, test 0": Run("150/60000", "1.3", 6_000, "1e-5", 0.7242234, 1e-6, new=True),
     "tf-privacy, test 1": Run("0.001", "1", 30_000, "1e-7", 1.4154988, 1e-6, new=True),
-    # Abadi et al. 2016, Sec. 5.1, which could not be opened. TensorFlow Privacy's test of the same
+    # Abadi et al. 2016, which could not be opened. TensorFlow Privacy's test of the same
     # run has 1.258575 (rdp_accountant_test.py of 2020); its issue 85 quotes 1.26 and 2.55. The
     # latter is less than its own method gives, 2.576.
     "Abadi et al., 100 epochs": Run("0.01", "4", 10_000, "1e-5", 1.258575, 1e-6),
     "Abadi et al., 400 epochs": Run("0.01", "4", 40_000, "1e-5", 2.55, 0.03),
-    # McMahan et al. 2018, Table 1, users as the unit. Not checked: it could not be opened, and
-    # nobody was found who repeats the figure.
+    # McMahan et al. 2018, users as the unit. Not checked: it could not be opened, and nobody was
+    # found who repeats the figure.
     "McMahan et al.": Run("5000/763430", "1", 5_000, "1e-9", 4.634, 0.0005),
     # Opacus, examples/mnist_README.md (250 steps an epoch), and tests/accountants_test.py
     "Opacus, 15 epochs": Run("0.004", "1.3", 3_750, "1e-5", 1.16, 0.005),
     "Opacus, 45 epochs": Run("0.004", "0.7", 11_250, "1e-5", 6.86, 0.005),
     "Opacus, test": Run("0.04", "1.5", 2_250, "1e-5", 7.329111, 0.001, new=True),
     # De et al. 2022 by the configurations of JAX-Privacy 0.1 (experiments/image_classification),
-    # which stop at that epsilon, and its tests (accounting/calibrate_test.py of 2025). The other
-    # rows of Table 8 there, for epsilons from 2 to 6, could not be opened.
+    # which stop at that epsilon, and its tests (accounting/calibrate_test.py of 2025). The paper's
+    # other rows, in its Appendix C, could not be opened.
     "De et al., CIFAR-10": Run(CIFAR, "10", 875, "1e-5", 1, 0.013, new=True),
     "De et al., CIFAR-100": Run("16384/50000", "21.1", 250, "1e-5", 1, 0.003, new=True),
     "De et al., ImageNet": Run("16384/1281167", "2.5", 71_589, "8e-7", 8, 0.002, new=True),
     "JAX-Privacy, test": Run("1024/50000", "4", 10_000, "1e-5", 2.27535, 1e-5, new=True),
-    # Sander, Stock, Sablayrolles 2023, README of facebookresearch/tan
+    # Sander, Stock, Sablayrolles 2023, README of facebookresearch/tan, which prints no decimals
     "TAN, CIFAR-10": Run(CIFAR, "3", 2_500, "1e-5", 8, 0.2),
 }
 
