@@ -52,6 +52,9 @@ pairs = st.one_of(
 )
 schedules = st.lists(pairs, min_size=1, max_size=9)
 grids = st.sampled_from([Grid(0.5), Grid(0.01), Grid(1e-3, 2), Grid(1e-3, 256)])
+moves = st.lists(
+    st.sampled_from([0.0, 0.0, -9.0, -2.0, -0.5, 0.5, 1.0, 4.0]), min_size=9, max_size=9
+)
 SOME: list[Pair] = [Laplace(0.3), Gaussian(0.2), Laplace(3.0), Response(1.0), Laplace(0.1)]
 
 
@@ -73,22 +76,30 @@ def test_many_are_above_as_each_is(some: list[Pair], losses: list[list[float]]) 
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(schedules, grids, st.floats(-12, -2).map(lambda x: 10**x))
-@example(SOME, Grid(0.01), 1e-9)
-def test_a_lattice_is_the_same_beside_others(some: list[Pair], grid: Grid, spare: float) -> None:
-    """The span and the lattice of a pair are those of the pair alone, bit for bit: nothing of a
-    neighbour enters its masses, what is lost of it, or its distance from the mechanism.
+@given(schedules, grids, st.floats(-12, -2).map(lambda x: 10**x), moves)
+@example(SOME, Grid(0.01), 1e-9, [0.0] * 9)
+@example([Response(1.0, 1e-6), Same()], Grid(0.01), 1e-9, [0.0] * 9)
+@example([Laplace(1.0), Laplace(1.0), Laplace(0.3)], Grid(0.5), 0.5, [0.0, 1.0, -9.0] * 3)
+@example([Laplace(1.0), Laplace(1.0), Laplace(0.3)], Grid(0.01), 1e-9, [-2.0, 0.0, 2.0] * 3)
+def test_a_lattice_is_the_same_beside_others(
+    some: list[Pair], grid: Grid, spare: float, moved: list[float]
+) -> None:
+    """The span and the lattice of a pair are those of the pair alone, bit for bit, wherever it is
+    cut off: nothing of a neighbour enters its masses, what is lost of it, or how far it is from the
+    mechanism. With what is lost they add up to 1.
     """
     spans = narrowed(some, spare)
-    many = on_grid(some, spans, grid)
+    each = [narrowed([pair], spare) for pair in some]
+    assert np.array_equal(np.concatenate(each, axis=1), spans)
+    away = np.array(moved[: len(some)])
+    many = on_grid(some, spans + away, grid)
     ends = np.cumsum(many.sizes)
     for i, pair in enumerate(some):
-        span = narrowed([pair], spare)
-        one = on_grid([pair], span, grid)
-        assert np.array_equal(span[:, 0], spans[:, i])
+        one = on_grid([pair], each[i] + away[i], grid)
         there = slice(int(ends[i] - many.sizes[i]), int(ends[i]))
         mine = [*(field[[i]] for field in many[:4]), *(field[there] for field in many[4:])]
         assert all(map(np.array_equal, mine, one))
+        assert 1 <= one.mass.sum() + one.lost[0] <= 1 + 1e-8
 
 
 @settings(max_examples=examples(40))
