@@ -550,9 +550,8 @@ class Limit:
         code = dict(event.get("fired", [])).get(rule["id"])
         fired, relaxed = code not in (None, FLAGS[0]), code == FLAGS[0]
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
-        cost = charge_to(self.rule.get("unit", ""), event)
         capacity = self.capacity(share, more if code and "of" not in rule else ())
-        charge = self.used(amounts(cost, self.keeps))
+        charge = self.used(amounts(charge_to(rule.get("unit", ""), event), self.keeps))
         pairs = zip(seen["used"], [*map(int, seen.get("kept", ())), *[0] * 9], strict=False)
         quoted = [None if text == "infinite" else int(text) + kept for text, kept in pairs]
         unlocks = "unlock" in rule and event["type"] != JUDGED[2]
@@ -566,7 +565,8 @@ class Limit:
         misfits = [used for used in held if not self.fits(used, charge, capacity)]
         spent = max(map(endless, map(self.spent, misfits if fired else held)), default=0)
         shown = list(map(str, capacity)) if fired and share == 1 else None
-        usual = accounts[0] is most and all(self.fits(x, charge, self.capacity()) for x in held)
+        plain = self.capacity() if relaxed else capacity
+        usual = relaxed and accounts[0] is most and all(self.fits(x, charge, plain) for x in held)
         apart = fired and (accounts[0] is not most or any(locked))
         checks = {
             "the cell is not selected": cell is None or cells is None or cell in cells,
