@@ -251,8 +251,8 @@ def help_service() -> None:
         for message in messages:
             if isinstance(message, Asked):
                 parent.post(_answer(partial(follower.answer, message)))
-                while not parent.waiting and (waited := _read_on(follower)) is not None:
-                    parent.rest(min(waited, _LONGEST_REST))
+                while not parent.waiting and (rest := _read_on(follower)) is not None:
+                    parent.rest(rest)
             else:
                 parent.post(_answer(partial(message, ledgers, told)))
         follower.keep()
@@ -261,13 +261,14 @@ def help_service() -> None:
 
 
 def _read_on(follower: Follower) -> float | None:
-    """Do a small piece of what is left to do. Return how many seconds it waited, for a core that
-    others wanted above all; None if nothing was left.
+    """Do a small piece of what is left to do. Return for how many seconds to rest before the next:
+    for as long as it waited for a core that others wanted, or until nobody has asked for a while;
+    None if nothing is left.
     """
     begun, used = monotonic(), process_time()
     if not follower.read_on():
-        return None
-    return max(0.0, monotonic() - begun - (process_time() - used))
+        return follower.quiet_for
+    return min(_LONGEST_REST, max(0.0, monotonic() - begun - (process_time() - used)))
 
 
 def _be_modest(usable: Collection[int]) -> None:

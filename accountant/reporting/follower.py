@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from math import inf
 from pathlib import Path
 from time import monotonic, thread_time
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -36,6 +37,12 @@ _WORTH: Final = 500
 """Events by which a ledger has grown when it is kept again."""
 _SHARE: Final = 30
 """Between two times pass at least so many times what keeping took."""
+_QUIET: Final = 2.0
+"""Seconds without a question after which a ledger is kept: with many open grants that takes some
+seconds, in which nobody is answered.
+"""
+_OVERDUE: Final = 50_000
+"""Events by which a ledger has grown, or a fifth of it, when it is kept whoever asks."""
 _MOST_STRAYS: Final = 3
 """Times that a ledger is followed anew because the database goes on otherwise."""
 _PAGE: Final = 5_000
@@ -114,13 +121,15 @@ class Follower:
         self._behind: dict[str, Asked] = {}
         """The last question about each ledger that is not read to its end."""
         self._strays = Counter[str]()
+        self._asked = -inf
+        """When the last question came."""
         self._unchecked: dict[str, tuple[Tree, Tree]] = {}
         """Of ledgers that were begun from a file: the tree that their bytes have so far, and the
         one that they had."""
 
     def answer(self, asked: Asked) -> Seen[Any]:
         """Return the answer. Raise StoreError, or ValueError for a damaged ledger."""
-        name, ledgers = asked.population, self._ledgers
+        name, ledgers, self._asked = asked.population, self._ledgers, monotonic()
         size = ledgers.head(name).size  # what comes while events are read is for the next one
         if asked.early and self._far(name, size):
             asked = asked._replace(patience=0.0)
@@ -163,6 +172,13 @@ class Follower:
         if (followed := self._followed.get(name)) is None or followed.state.population is None:
             return False
         return size - followed.state.sequence > _SOON
+
+    @property
+    def quiet_for(self) -> float | None:
+        """For how many seconds nobody may ask before a ledger is kept; None if none has to be."""
+        if not any(map(self._due, self._followed)):
+            return None
+        return max(0.0, self._asked + _QUIET - monotonic())
 
     def cells(self, population: str) -> int:
         """Return how many cells a population that is followed has; 0 if it is not."""
@@ -242,18 +258,26 @@ class Follower:
 
     def _keep(self, name: str, *, now: bool = False) -> bool:
         """Keep a ledger if that is due; return whether it was."""
-        followed, kept = self._followed.get(name), self._kept.get(name, _Kept())
-        if self._snapshots is None or followed is None or not keeping.worth_keeping(followed):
+        followed, begun = self._followed.get(name), monotonic()
+        if self._snapshots is None or followed is None or not self._due(name, now=now):
             return False
-        begun, tree = monotonic(), followed.custody.tree
-        due = now or begun >= kept.at + _SHARE * kept.seconds
-        if not due or tree.size < kept.size + _WORTH or name in self._unchecked:
+        tree, kept = followed.custody.tree, self._kept.get(name, _Kept())
+        overdue = tree.size >= kept.size + max(_OVERDUE, kept.size // 5)
+        if not (now or overdue or begun >= self._asked + _QUIET):
             return False
         with collection_paused():
             self._snapshots.keep(name, tree, keeping.written(followed))
         ended = monotonic()
         self._kept[name] = _Kept(tree.size, ended, ended - begun)
         return True
+
+    def _due(self, name: str, *, now: bool = False) -> bool:
+        """Return whether a ledger has grown, and time has passed, since it was kept, and can be."""
+        followed, kept = self._followed.get(name), self._kept.get(name, _Kept())
+        if self._snapshots is None or followed is None or not keeping.worth_keeping(followed):
+            return False
+        grown = followed.custody.tree.size >= kept.size + _WORTH and name not in self._unchecked
+        return grown and (now or monotonic() >= kept.at + _SHARE * kept.seconds)
 
     def _from_file(self, name: str) -> Followed | None:
         """Return what was kept of a ledger, if that is of use."""

@@ -97,6 +97,7 @@ def _anew(desk: Desk, ledgers: Ledgers | None = None) -> Report:
 def told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A ledger with texts of every kind that can be erased, kept after some events."""
     monkeypatch.setattr(following, "_WORTH", 1)
+    monkeypatch.setattr(following, "_QUIET", 0.0)
     desk.hospital("  - {id: a, limit: {epsilon: 5}}\n  - {id: b, at_most: {epsilon: 2}}\n")
     desk.record(laplace("0.1"), purpose=SECRETS[0], justification=SECRETS[1])
     held = desk.grant(laplace("0.2"), purpose=SECRETS[0], ttl_seconds=60)
@@ -117,6 +118,34 @@ def _more(desk: Desk) -> None:
     for name in list(desk.service.state(desk.name).open):
         desk.do("commit_grant", grant=name)
     desk.record(laplace("0.01"), purpose=SECRETS[0])
+
+
+def test_nobody_waits_while_it_is_kept(
+    told: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept once nobody has asked for a while, or when it has grown by very much."""
+    monkeypatch.setattr(following, "_QUIET", 600.0)
+    reader, shelf = Reader(told, tmp_path), kept_in(tmp_path)
+    reader.report()
+    assert not reader.follower.read_on()
+    rest = reader.follower.quiet_for
+    assert rest is not None
+    assert 500 < rest <= 600
+    assert shelf.read(told.name) is None
+    monkeypatch.setattr(following, "_OVERDUE", 3)
+    assert reader.follower.read_on()
+    assert reader.follower.quiet_for is None
+    _more(told)
+    monkeypatch.setattr(following, "_SHARE", 0)
+    monkeypatch.setattr(following, "_OVERDUE", 50)
+    reader.report()
+    assert not reader.follower.read_on()
+    monkeypatch.setattr(following, "_QUIET", 0.0)
+    assert reader.follower.quiet_for == 0.0
+    assert reader.follower.read_on()
+    found = shelf.read(told.name)
+    assert found is not None
+    assert found[0].size == told.ledgers.head(told.name).size
 
 
 def test_a_start_reads_only_what_is_new(told: Desk, tmp_path: Path) -> None:
