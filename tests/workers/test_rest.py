@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -18,7 +19,9 @@ def test_a_message_ends_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """It rests for as long as it was told, but not past a question, nor past the end."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     ours, theirs = Pipe()
-    monkeypatch.setattr(sys, "argv", ["helper", str(os.dup(theirs.fileno()))])
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    seldom = map(str, gc.get_threshold())
+    monkeypatch.setattr(sys, "argv", ["helper", str(os.dup(theirs.fileno())), *seldom])
     theirs.close()
     parent = Parent()
     begun = monotonic()
