@@ -333,8 +333,9 @@ def test_keys_are_shown_once_alone_on_their_line(line: Line) -> None:
     line("keys", "revoke", "--name", "etl", code=2)
 
 
-def test_a_pipe_has_no_width(line: Line) -> None:
+def test_a_pipe_has_no_width(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that is not printed on a terminal has one line for each row, however long."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     line("keys", "create", "--role", "pipeline", "--name", "n" * 60, "-p", "fair", "--days", "9")
     where = {"ACCOUNTANT_HOME": str(line.folder), "ACCOUNTANT_DATABASE_URL": line.url}
     [row] = [
