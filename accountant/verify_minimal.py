@@ -551,7 +551,7 @@ class Limit:
         fired, relaxed = code not in (None, FLAGS[0]), code == FLAGS[0]
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
         capacity = self.capacity(share, more if code and "of" not in rule else ())
-        charge = self.used(amounts(charge_to(rule.get("unit", ""), event), self.keeps))
+        charge = self.used(amounts(charge_to(self.rule.get("unit", ""), event), self.keeps))
         pairs = zip(seen["used"], [*map(int, seen.get("kept", ())), *[0] * 9], strict=False)
         quoted = [None if text == "infinite" else int(text) + kept for text, kept in pairs]
         unlocks = "unlock" in rule and event["type"] != JUDGED[2]

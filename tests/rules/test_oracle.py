@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from effort import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle import Cell, Found, Key, Oracle
 from random_ledgers import Ops, ledger, ops
@@ -344,6 +344,7 @@ of_units = st.one_of(
     st.sampled_from(["add_or_remove_one", "replace_one"]),
     st.lists(of_units, max_size=30),
 )
+@example("advanced", "add_or_remove_one", [("session", 0), ("session", 0)])  # a threshold of a unit
 def test_several_guarantees_are_the_oracles(  # noqa: C901 (a case each)
     gate: str, relation: str, todo: list[Any]
 ) -> None:
