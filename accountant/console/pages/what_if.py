@@ -33,7 +33,7 @@ QUICK: Final = 1.0
 """Seconds that a trial may take for the limits beside it to be tried on requests as well."""
 LEAST: Final = 0.05
 """Seconds that the page waits for the trial at least."""
-LONGEST: Final = 0.3
+LONGEST: Final = 0.2
 """Seconds after which it waits for nothing more."""
 SHORTLY: Final = 0.05
 """Seconds that the page waits for each of the limits beside."""
