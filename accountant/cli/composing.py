@@ -142,7 +142,8 @@ def compose(
     if wanted.delta is not None:
         asked = {"delta": plain(wanted.delta)}
         gate = _limits_at_delta(total_at, wanted.delta)
-        report = _tight_at_delta(mechanisms, neighbouring, wanted.delta)
+        stated = gate[RENYI.name].get("at_one_order")
+        report = _tight_at_delta(mechanisms, neighbouring, wanted.delta, stated)
     else:
         at = wanted.epsilon or Decimal(0)
         asked = {"epsilon": plain(at)}
@@ -311,21 +312,29 @@ def _tight(mechanisms: Mechanisms, relation: Relation, delta: Decimal) -> Tight:
     return plan.tight(mechanisms, relation, Fraction(delta)) if delta else plan.Tight()
 
 
-def _tight_at_delta(mechanisms: Mechanisms, relation: Relation, delta: Decimal) -> dict[str, Any]:
+def _tight_at_delta(
+    mechanisms: Mechanisms, relation: Relation, delta: Decimal, stated: Row | None
+) -> dict[str, Any]:
     """Return the epsilons at ``delta`` that only inform, rounded up; for pld also the lower end.
-    None where a theorem does not cover this list.
+    None where a theorem does not cover this list. What ``renyi`` holds at one ``stated`` order is
+    in whole numbers: floats may be rounded up once more.
     """
     found = _tight(mechanisms, relation, delta)
 
     def row(epsilon: float | None, **more: str) -> Row | None:
         return None if epsilon is None else {"epsilon": _printed(epsilon, ROUND_CEILING)} | more
 
-    pld = found.pld
+    pld, least = found.pld, row(found.renyi)
+    if least and stated:
+        shown = [one["epsilon"] for one in (least, stated)]
+        least = {
+            "epsilon": min(shown, key=lambda one: math.inf if one == INFINITE else Decimal(one))
+        }
     return {
         "pld": row(pld.upper, lower=_printed(pld.lower, ROUND_FLOOR)) if pld else None,
         "optimal": row(found.optimal),
         "closed_form": row(found.closed_form),
-        "renyi_min": row(found.renyi),
+        "renyi_min": least,
         "gaussian": row(found.gaussian),
     }
 

@@ -233,6 +233,18 @@ def test_a_limit_that_needs_no_plan_is_named(line: Line) -> None:
     assert "A limit of" not in line("compose", path, "--delta", "1e-6", "--plan")
 
 
+def test_no_total_is_above_the_gate_beside_it(line: Line) -> None:
+    """Not by how it is rounded either: the least over orders is at most what a limit with the best
+    order holds.
+    """
+    step = {"kind": "gaussian", "sensitivity": "1", "scale": "1.1", "count": 1_000}
+    path = line.file("m.json", [step | {"sampling": {"poisson": "0.01"}}])
+    found = line.json("compose", path, "--delta", "1e-6")
+    least = Decimal(found["report"]["renyi_min"]["epsilon"])
+    assert least <= Decimal(found["gate"]["renyi"]["at_one_order"]["epsilon"])
+    assert Decimal(found["report"]["pld"]["epsilon"]) <= least
+
+
 def test_a_list_or_a_tree_is_composed_as_it_stands(line: Line) -> None:
     """A bare list, one mechanism and a DpEvent are read like the mechanisms of a request."""
     one = laplace("0.1", 1)
