@@ -266,11 +266,12 @@ class Account:
 
     def book(self, cells: Cells, charge: Doc, now: int, *, reserve: bool = False) -> list[int]:
         """Add a charge, infinite if it could take a sum past 2^62. Return the units added."""
+        return self.take(cells, amounts(charge, self.keeps), now, reserve=reserve)
+
+    def take(self, cells: Cells, units: list[int], now: int, *, reserve: bool) -> list[int]:
+        """Add units of all currencies, as ``book`` does."""
         self.advance(now)
-        units, n = amounts(charge, self.keeps), len(self.keeps)
-        for i, bound in enumerate(self.bound):
-            if bound + units[i] > MOST_UNITS:
-                units[i], units[n + i] = 0, units[n + i] + 1
+        units, n = self.bounded(units), len(self.keeps)
         self.bound = plus(self.bound, units[:n])
         self.add(LASTS if reserve and not cells else cells, units)
         if reserve:
@@ -278,6 +279,13 @@ class Account:
         else:
             self.spend(cells, units, now)
         return units
+
+    def bounded(self, units: list[int]) -> list[int]:
+        """Return units to add, infinite in each currency in which a sum could pass 2^62."""
+        n, each = len(self.keeps), zip(self.bound, units, strict=False)
+        past = [bound + more > MOST_UNITS for bound, more in each]
+        finite = [0 if over else more for more, over in zip(units, past, strict=False)]
+        return finite + plus(units[n:], past)
 
     def settle(self, cells: Cells, booked: list[int], charge: Doc, now: int) -> None:
         """Replace a reservation of ``booked`` by a spending of ``charge``."""
@@ -358,9 +366,15 @@ class Account:
         (other := other.twin()).stays = other.everyone
         if not self.window:
             self.bring(other, len(self.keeps))
-        for cells, units in [(LASTS, other.everyone), *grouped(other.cells)] if self.window else ():
-            self.add(cells, units)
+        for cells, more in [(LASTS, other.everyone), *grouped(other.cells)] if self.window else ():
+            self.add(cells, units := self.bounded(more))
             self.keep([(cells, units)], now)
+
+    def charge_with(self, other: Account, now: int) -> None:
+        """Add what an account that keeps the same has used; a window counts it as spent now."""
+        if self.window:
+            return self.gain(other, now)
+        return self.bring(other, len(self.keeps))
 
     def restate(self, currency: str, factor: Fraction | None) -> None:
         """Set a currency to ``factor`` units for each of epsilon, rounded up; None is infinite."""
@@ -482,6 +496,12 @@ class Limit:
             start = Fraction(start_of_line(name, self.orders[name], left)) * 10**9
             d = rise.denominator * start.denominator
             self.lines.append((int(rise * d), int(start * d), d))
+
+    def learn(self, orders: Doc) -> None:
+        """Take the orders of other gates, which sums of epsilons are turned into currencies by."""
+        self.orders |= {name: number(order) for name, order in orders.items()}
+        for name in orders:
+            check_order(name, self.orders[name], *self.chosen)
 
     def check_orders(self, taus: list[str]) -> None:
         """Check the orders of a limit that goes on from no other."""
@@ -648,6 +668,7 @@ class Audit:
         self.subtrees, self.files = list[tuple[int, bytes]](), dict[str, str]()
         self.dimensions, self.compiled = dict[str, list[str]](), dict[str, Cells]()
         self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
+        self.uncharged = defaultdict[str, set[str]](set)  # And those used before that was known
         self.facts = dict[str, tuple[str | None, dict[str, str]]]()  # Their owners and labels
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
         self.way, self.expired, self.ran = list[Any](), set[str](), dict[str, Any]()
@@ -869,6 +890,7 @@ class Audit:
         cells = cells or (LASTS if f"g{command.get('event')}" in self.expired else None)
         kind, datasets, now = event["type"], self.charged(event, command), self.now
         more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
+        datasets = self.by_now(datasets) if more else datasets
         by, field = (command["by"], "more") if more else (event["by"], "total")
         asked = (command.get("for_" * more + name) for name in ("purpose", "allotment"))
         booked = dict[Key, list[int]]()
@@ -935,11 +957,83 @@ class Audit:
     def dataset(self, event: Doc, command: Doc) -> None:
         """Register a dataset with those that it was made from, or that were made from it."""
         need("confirms" in command or not command.get("also", event.get("leaves")), "not confirmed")
-        made_from = self.sources[command["id"]] = set(event.get("made_from", []))
+        name, made_from = command["id"], set(event.get("made_from", []))
+        due = self.newly_charged(name, made_from, event.get("made_into", []))
+        self.sources[name] = made_from
         need(made_from >= self.sources.keys() & command.get("parents", []), "not of all parents")
         for child in event.get("made_into", []):
-            self.sources[child].add(command["id"])
-        self.describe(command["id"], command)
+            self.sources[child].add(name)
+        self.describe(name, command)
+        told = event.get("charged_with")  # which no version before 0.3 knew
+        need(told in (None, due), f"charged with {told}, and {due} is due")
+        for rule, orders in event.get("orders", {}).items():
+            self.limits[rule].learn(orders)
+        for one, others in due.items():
+            self.uncharged[one] = (self.uncharged[one] | {*others}) - {*others * (told is not None)}
+            if told is not None:
+                self.charge_with(one, others)
+
+    def newly_charged(self, name: str, made_from: Any, into: list[str]) -> dict[str, list[str]]:
+        """Return which datasets become known as what others, which were used, were made from."""
+        roots = [name] if name in self.sources else sorted(into)
+        roots = [one for one in roots if ("", 0, one, "", "", "") in self.accounts]
+        before, due = {one: self.origins([one]) for one in roots}, dict[str, list[str]]()
+        for found in sorted({name} | self.origins(made_from)):
+            mine = {one for one in roots if found not in before[one]}
+            due[found] = [one for one in roots if one in mine and not before[one] & mine - {one}]
+        return {found: others for found, others in due.items() if others}
+
+    def charge_with(self, name: str, others: list[str]) -> None:
+        """Charge a dataset with what others have used; open grants hold and end there, too."""
+        lives = [("", 0, one, "", unit, "") for one in others for unit in ["", *self.units]]
+        pairs = [(key, (*key[:2], name, *key[3:])) for key in lives if key in self.accounts]
+        begins = list[tuple[Limit, list[Key], str]]()
+        for limit in [x for x in self.limits.values() if matches(x.rule.get("datasets"), name)]:
+            rule, place = limit.rule, limit.key(name, "", "", self.about(limit.rule, name))[2]
+            like = {one for one in others if matches(rule.get("datasets"), one)}
+            mine = [k for k in self.accounts if k[:2] == (rule["id"], limit.number)]
+            pairs += [(key, (*key[:2], place, *key[3:])) for key in mine if key[2] in like]
+            other = {*others} - like if not PARTS & rule.keys() else set[str]()
+            wants = [("", 0, one, "", rule.get("unit", ""), "") for one in sorted(other)]
+            begins.append((limit, [key for key in wants if key in self.accounts], place))
+        for key, into in pairs:
+            self.move(key, into, self.accounts[key])
+        for limit, keys, place in begins:
+            for into, account in self.brought(limit, keys, place).items():
+                self.account(into).charge_with(account, self.now)
+                for key in keys if account.window else ():
+                    self.move(key, into, None)
+
+    def move(self, key: Key, into: Key, spent: Account | None) -> None:
+        """Let open grants hold in an account what they do in another; add what that has beside."""
+        mine, grants = self.account(into), [x for x in self.open.values() if key in x.booked]
+        grants = [grant for grant in grants if into not in grant.booked]
+        if spent is None:  # of what they run a window counts what it can
+            grants = [x for x in grants if {*mine.keeps} <= charge_to(key[4], x.event).keys()]
+        else:
+            (spent := spent.twin()).advance(self.now)
+            for cells, units in [(self.place(x.cells, key[4]), x.booked[key]) for x in grants]:
+                spent.add(cells or LASTS, units, -1)
+                spent.bound = plus(spent.bound, units[: len(spent.bound)], -1)
+            mine.charge_with(spent, self.now)
+        for grant in grants:
+            units = amounts(charge_to(key[4], grant.event), mine.keeps)
+            units = units if spent is None else grant.booked[key]
+            cells = self.place(grant.cells, key[4])
+            grant.booked[into] = mine.take(cells, units, self.now, reserve=True)
+
+    def origins(self, names: Iterable[str]) -> set[str]:
+        """Return datasets and all that they were made from."""
+        found, left = set[str](), set(names)
+        while left := left - found:
+            found |= left
+            left = {one for name in left for one in self.sources.get(name, ())}
+        return found
+
+    def by_now(self, charged: list[str]) -> list[str]:
+        """Return datasets and the ancestors that were charged with what they had used."""
+        late = [x for x in self.origins(charged) if self.uncharged[x].isdisjoint(charged)]
+        return sorted({*charged, *late})
 
     def describe(self, name: str, command: Doc) -> None:
         """Take owner and labels; totals take what a dataset that comes in was used for outside."""
@@ -976,12 +1070,9 @@ class Audit:
 
     def charged(self, event: Doc, command: Doc) -> list[str]:
         """Return the datasets that are charged: those named and, but for corrections, origins."""
-        found, asked = set[str](), command["dataset"]
-        names = left = [asked] if type(asked) is str else asked
-        while left := {*left} - found:
-            found |= left
-            left = {one for name in left for one in self.sources.get(name, ())}
-        due = names if event["type"] == BOOKS[2] else sorted(found)
+        asked = command["dataset"]
+        names = [asked] if type(asked) is str else asked
+        due = names if event["type"] == BOOKS[2] else sorted(self.origins(names))
         need(event.get("charged", names) == due, f"other datasets than {due} are charged")
         return due
 
@@ -1073,7 +1164,7 @@ class Audit:
         unnamed = [term | {name: values} for term in terms if name not in term]
         new = frozenset[Cell]().union(*map(self.cells_of, unnamed))
         asks = map(grant.event["command"].get, ("purpose", "allotment"))
-        counted = {*self.route(grant.datasets, grant.by, *asks), *grant.booked}
+        counted = {*self.route(self.by_now(grant.datasets), grant.by, *asks), *grant.booked}
         for key in [key for key in counted if self.place(new, key[4]) and not inherit]:
             if key in grant.booked:
                 self.accounts[key].add(new, grant.booked[key])
@@ -1098,7 +1189,7 @@ class Audit:
             named = [d for d in sorted(self.sources) if matches(rule.get("datasets"), d)]
             lives = [("", 0, d, "", rule.get("unit", ""), "") for d in named]
             lives = [key for key in lives if key in self.accounts and not PARTS & rule.keys()]
-            self.bring(new, {"converted": mine, "brought": lives}.get(start, []))
+            self.accounts |= self.brought(new, {"converted": mine, "brought": lives}.get(start, []))
             for key in mine if start == "carried" else ():
                 after = name, due, *key[2:]
                 self.accounts[after] = self.accounts[key].twin()
@@ -1109,18 +1200,20 @@ class Audit:
         listing = [each for rule in rules for each in (rule, *rule.get("relaxed", ()))]
         self.purposes = [p for x in listing for p in x.get("when", x).get("purposes", ())]
 
-    def bring(self, limit: Limit, keys: list[Key]) -> None:
-        """Begin with the spending in accounts, as a sum of epsilons and deltas."""
+    def brought(self, limit: Limit, keys: list[Key], to: str = "") -> dict[Key, Account]:
+        """Return what a limit begins with, or counts ``to`` some data: sums of epsilons, deltas."""
         brought = dict[Key, Account]()
         for key in keys:
             inside = key[2] == "*" or (not key[0] and self.about(limit.rule, key[2]))
-            mine = brought.setdefault(limit.key(*key[2:4], key[5], inside), Account(limit.keeps))
+            into = limit.key(*key[2:4], key[5], inside)
+            into = (*into[:2], to or into[2], *into[3:])
+            mine = brought.setdefault(into, Account(limit.keeps))
             mine.bring(self.accounts[key])
         for account, currency in product(brought.values(), limit.keeps[2:]):
             sure = currency != "mu_squared"  # which nothing stands for
             factor = 10**6 / slope_of(currency, limit.orders[currency]) if sure else None
             account.restate(currency, factor)
-        self.accounts |= brought
+        return brought
 
     def refuse(self, event: Doc, command: Doc, parts: list[Doc]) -> None:
         """Judge the item that a batch was refused for. Not known are charges of those before it."""
@@ -1265,6 +1358,7 @@ def verify(file: BinaryIO, pin: str | None = None) -> Doc:
     audit = Audit()
     audit.attempt("archive", audit.read, file, pin)
     told = {"findings": audit.findings, "totals": audit.totals, "believed": sorted(audit.believed)}
+    told["uncharged"] = {name: sorted(few) for name, few in audit.uncharged.items() if few}
     found = {"ledger": audit.manifest.get("ledger"), "root": root_of(audit.subtrees)}
     return found | {"events": audit.size} | told
 
@@ -1290,6 +1384,7 @@ def main() -> int:
     told = [f"{each['where']}: {each['reason']}" for each in report["findings"]] or ["no findings"]
     told += [f"{name}: {report[name]}" for name in ("ledger", "events", "root")]
     told += [f"whether rule {name} fired is believed, not checked" for name in report["believed"]]
+    told += [f"{k} lacks what was used before of {v}" for k, v in report["uncharged"].items()]
     told += map(told_of, report["totals"])
     text = json.dumps(report, indent=1) if asked.json else "\n".join(ascii(x)[1:-1] for x in told)
     sys.stdout.write(f"{text}\n")

@@ -99,7 +99,8 @@ class Grant(Struct, frozen=True, gc=False):
     """Always ``g`` and the sequence."""
     by: str
     on: Reach
-    """The datasets that it names, and those that it was charged to when it was reserved."""
+    """The datasets that it names, and those that it is charged to: when it was reserved, and what
+    was found since to be an ancestor of these."""
     selection: Selection
     command: bytes
     """The request, canonical."""

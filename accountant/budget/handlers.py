@@ -24,6 +24,12 @@ from accountant.budget.accounts.epochs import (
 from accountant.budget.accounts.growing import Growth, by_class, grow, many
 from accountant.budget.accounts.unlocking import Arrivals, born
 from accountant.budget.accounts.window import WindowAccount
+from accountant.budget.ancestors import (
+    charge_ancestors,
+    newly_charged,
+    note_uncharged,
+    related_in,
+)
 from accountant.budget.bill import per_in
 from accountant.budget.changes import Record
 from accountant.budget.commands import (
@@ -45,7 +51,7 @@ from accountant.budget.population.population import (
     Population,
 )
 from accountant.budget.population.selection import EVERYONE, LASTING, Selection, reaching, select
-from accountant.budget.reach import named_in
+from accountant.budget.reach import by_now, named_in
 from accountant.budget.request import selected
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.scope import ALL
@@ -175,7 +181,8 @@ def _widen(
             if key.unit not in spans:
                 state.accounts.alone(key).widen(new, booked)
         asks = document.get("purpose"), document.get("allotment")
-        for key in state.route(grant.on.charged, grant.by, *asks).keys:
+        charged = by_now(state.datasets, grant.on.charged)
+        for key in state.route(charged, grant.by, *asks).keys:
             if key not in holding and key.unit not in spans:
                 charge = grant.bill.to(key.unit)
                 state.to_change(key).book(new, charge, reserve=False, now=now)
@@ -183,7 +190,8 @@ def _widen(
 
 
 def _register_dataset(state: State, event: Event) -> None:
-    body = event.body["command"]
+    body, related = event.body["command"], related_in(event)
+    due = newly_charged(state, body["id"], related.made_from, related.made_into)
     there = state.datasets.get(body["id"])
     stated = body if "also" in body or there is None else vars(there)
     also = tuple(stated.get("also", ()))
@@ -200,17 +208,20 @@ def _register_dataset(state: State, event: Event) -> None:
         parents=tuple(body.get("parents", ())),
         also=also,
         confirmed_by=event.by if "also" in body else before,
-        sources=tuple(event.body.get("made_from", ())),
+        sources=related.made_from,
         labels=labels,
+        uncharged=there.uncharged if there else (),
         former=former,
     )
-    for name in event.body.get("made_into", ()):
+    for name in related.made_into:
         child = state.datasets[name]
         state.datasets[name] = replace(child, sources=tuple(sorted({*child.sources, body["id"]})))
     if state.adopted is not None:
         if there is not None:
             _come_in(state, state.adopted, there, now, event.time)
         state.adopted = replace(state.adopted)  # routes are found anew; readers keep theirs
+    charge_ancestors(state, related.charged_with, event.time)
+    note_uncharged(state, due, related.charged_with)
 
 
 def labels_after(there: Dataset | None, stated: Mapping[str, str] | None) -> LabelPairs:
@@ -354,7 +365,8 @@ def _revalue(state: State, event: Event) -> None:
     if grant is not None and grant.status == "expired":
         selection = selection.to_last()
     more, per = Charge.from_json(event.body["more"]), per_in(event.body)
-    about = named_in(command["dataset"]), command["by"], selection
+    charged = by_now(state.datasets, named_in(command["dataset"]))
+    about = charged, command["by"], selection
     asked = command.get("for_purpose"), command.get("for_allotment")
     booked = Record(*about, more, *asked, corrects=True, per=per)
     booked.fold(state, Entry.of(event))

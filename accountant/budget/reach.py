@@ -2,8 +2,9 @@
 
 A charge on a dataset is one on all that the dataset was made from, as far as that is registered:
 an answer about it is an answer about these. So what is *charged* are the datasets that a request
-names and all their ancestors at that moment. Later registrations move no charge: a grant keeps the
-datasets that it was reserved with, and its event holds them where they are not those it names.
+names and all their ancestors at that moment. The event holds them where they are not those it
+names. An ancestor that becomes known later is charged with what was used before by the event that
+registers it (ancestors.py).
 """
 
 from __future__ import annotations
@@ -75,6 +76,15 @@ def reach_of(datasets: Mapping[str, Dataset], named: tuple[str, ...]) -> Reach:
     if len(named) == 1 and not datasets[named[0]].sources:
         return _alone(named[0])
     return Reach(named, tuple(sorted(origins(datasets, named))))
+
+
+def by_now(datasets: Mapping[str, Dataset], charged: Iterable[str]) -> tuple[str, ...]:
+    """Return the datasets that were ``charged``, and the ancestors that these have by now, which
+    their registrations have charged as well; but for those that versions before 0.3 did not charge.
+    """
+    before = set(charged)
+    later = origins(datasets, before) - before
+    return tuple(sorted(before | {a for a in later if before.isdisjoint(datasets[a].uncharged)}))
 
 
 @lru_cache(maxsize=1_024)

@@ -511,4 +511,4 @@ def envelope_of(event: Event) -> Envelope:
     items = map(command_from_json, body["items"] if listed else ())
     everyone, command = body.get("charged_to") == "everyone", command_from_json(document)
     about = event.by, command, body.get("key"), tuple(items)
-    return Envelope(*about, again=True, everyone=everyone)
+    return Envelope(*about, again=True, everyone=everyone, charges="charged_with" in body)

@@ -16,6 +16,7 @@ import typer
 
 from accountant.auditing.findings import AuditFinding
 from accountant.auditing.verify import AuditResult, verify
+from accountant.budget.ancestors import LACKS, uncharged
 from accountant.budget.commands import Envelope, StateVerification
 from accountant.budget.errors import Conflict, Invalid, NotFound
 from accountant.budget.replay import Replay
@@ -114,6 +115,7 @@ def verify_(
         document = {name: getattr(verdict, name) for name in (*names, "keys")}
         document["findings"] = [finding.to_json() for finding in verdict.findings]
         document |= {"count": verdict.count, "totals": _totals(verdict.state, by)}
+        document["uncharged"] = uncharged(verdict.state.datasets) if verdict.state else {}
         common.print_json(document)
     else:
         _show_verdict(verdict, anchored=key is not None)
@@ -181,6 +183,8 @@ def _show_verdict(verdict: AuditResult, *, anchored: bool) -> None:
             "what they had spent is carried over (ledger.carried_over.v1)",
             "yellow",
         )
+    for name, others in (uncharged(verdict.state.datasets) if verdict.state else {}).items():
+        common.show(LACKS.format(name, ", ".join(others)), "yellow")
     if custody and custody.stopped is not None:
         common.show(
             f"event {custody.stopped}: a witness contradicts the ledger, and publication has "

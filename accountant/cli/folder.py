@@ -48,6 +48,7 @@ class DatasetFile(BaseModel, frozen=True, extra="forbid"):
     labels: dict[LabelText, LabelText] | None = None
     parents: list[Text] | None = Field(None, max_length=100)
     also: list[Use] | None = Field(None, max_length=100)
+    closes: list[Identifier] | None = Field(None, max_length=200)
 
 
 @dataclass(frozen=True)

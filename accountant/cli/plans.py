@@ -144,6 +144,8 @@ def _dataset(
             return
     lines = []
     for key, value in stated.items():
+        if key == "closes":  # which is said of what is registered, and not kept
+            continue
         before = (now or {}).get(key) or None
         if (before or None) != (value or None):
             lines += [f"- {key}: {_shown(before)}"] * (before is not None)

@@ -87,13 +87,16 @@ class Registrar(Sender):
         labels: Mapping[str, str] | None = None,
         parents: Sequence[str] | None = None,
         also: Sequence[str] | None = None,
+        closes: Sequence[str] | None = None,
     ) -> Body:
         """Register a dataset about the population under a short id, or change its owner, labels
         (left out they stay) or parents. If other populations have the same data, ``also`` names all
         of them ("population/dataset"). That is only proposed, and so is what takes the dataset out
-        of the scope of a rule that blocks: then the answer has a ``proposal``.
+        of the scope of a rule that blocks: then the answer has a ``proposal``. It is charged with
+        what was used of data made from it: limits in which nothing would fit any more then have to
+        be named by ``closes``.
         """
-        more = {"labels": labels, "parents": parents, "also": also}
+        more = {"labels": labels, "parents": parents, "also": also, "closes": closes}
         fields = {"namespace": namespace, "name": name, "owner": owner, **more}
         return self.send(calls.register_dataset(dataset, **fields))
 

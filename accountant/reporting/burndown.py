@@ -9,10 +9,11 @@ from typing import Final
 from msgspec import Struct
 
 from accountant.budget.accounts.sums import Sums
+from accountant.budget.ancestors import related_in
 from accountant.budget.facts import grant_in
 from accountant.budget.grants import Grant
 from accountant.budget.outcome import ADMITTED, RESERVED
-from accountant.budget.reach import reach_in
+from accountant.budget.reach import by_now, reach_in
 from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Currency, amount, show
@@ -172,12 +173,12 @@ class Burndowns:
 def _touched(state: State, event: Event) -> Iterable[str]:
     """Return the datasets whose use ``event`` may change."""
     if event.type in (*BOOKING, ADMITTED, REVALUED):
-        return reach_in(event.body).charged
+        return by_now(state.datasets, reach_in(event.body).charged)
     if event.type in SETTLING:
         return state.grant(grant_in(event)).on.charged
     if event.type == "dataset.registered.v1":
-        body = event.body  # what it is made from, or into, is charged with it from now on
-        return [body["command"]["id"], *body.get("made_from", ()), *body.get("made_into", ())]
+        related = related_in(event)
+        return {event.body["command"]["id"], *related.made_from, *related.charged_with}
     return state.datasets if event.type in _ALL_DATASETS else ()
 
 

@@ -243,15 +243,17 @@ def test_parents_may_be_named_by_their_data() -> None:
 
 
 def test_a_parent_may_come_later() -> None:
-    """From its registration on it is charged too."""
+    """It is charged with what was used before it was registered, and from then on too."""
     book = ledger()
     derive(book, "g", "late", "N/later")
     book.record(laplace("0.1"), dataset="g")
     assert derive(book, "late").body["made_into"] == ["g"]
     fields = {"id": "other", "namespace": "n", "name": "later"}
-    assert book.do("register_dataset", "admin", **fields).body["made_into"] == ["g"]
+    event = book.do("register_dataset", "admin", **fields)
+    assert (event.body["made_into"], event.body["charged_with"]) == (["g"], {"other": ["g"]})
+    assert epsilons(book, "g", "late", "other", ALL) == [100, 100, 100, 100]
     book.record(laplace("0.2"), dataset="g")
-    assert epsilons(book, "g", "late", "other", ALL) == [300, 200, 200, 300]
+    assert epsilons(book, "g", "late", "other", ALL) == [300, 300, 300, 300]
     agrees(book)
 
 

@@ -20,6 +20,7 @@ from support import Book, audited, cells_of, gaussian, laplace, make, snapshot, 
 
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of
+from accountant.budget.ancestors import uncharged
 from accountant.budget.errors import Problem
 from accountant.budget.snapshot import dump, load
 
@@ -28,6 +29,9 @@ RULES = """
   - {id: n, of: a, at: 40%}
   - {id: b, across: datasets, limit: {epsilon: 5, delta: 1e-5}, action: flag}
   - {id: c, per: client, limit: {epsilon: 1, delta: 1e-3}, datasets: "[df]", action: flag}
+  - {id: w, window: 1h, limit: {epsilon: 2, delta: 1e-3}, action: flag}
+  - {id: few, datasets: "[dg]", limit: {epsilon: 3, delta: 1e-3}, action: flag}
+  - {id: all, datasets: "[eh]", across: datasets, limit: {epsilon: 3, delta: 1e-3}, action: flag}
   - {id: no, mechanisms: [exponential], datasets: e}
 """
 NAMES = st.lists(st.sampled_from("defgh"), min_size=1, max_size=4, unique=True)
@@ -46,6 +50,7 @@ def ours(book: Book, what: str, first: Any, second: Any, number: int) -> None:
     """One step that is about several datasets."""
     if what == "parents":
         fields = {"id": first, "namespace": "n", "name": first, "parents": second}
+        fields["closes"] = ["few", "all"]
         second = "officer" if number else None
         book.ask(make("register_dataset", **fields), "admin", confirmed_by=second)
     elif what == "ask":
@@ -199,6 +204,62 @@ def test_what_a_registration_says_wrongly_of_its_parents(book: Book, made_from: 
     assert 3 in [found.sequence for found in book.replayed().findings]
 
 
+@pytest.fixture
+def late() -> Book:
+    """A ledger in which ``g`` was used before ``x``, which it was made from, was registered."""
+    found = Book()
+    found.register()
+    found.do("register_dataset", "admin", id="g", namespace="n", name="g", parents=["n/x"])
+    few = "  - {id: b, datasets: x, limit: {epsilon: 2, delta: 1e-6}}\n"
+    found.policy(f"  - {{id: a, limit: {{epsilon: 1}}}}\n{few}")
+    found.grant(laplace("0.5"), dataset="g")
+    found.dataset("x")
+    found.grant(laplace("0.3"), dataset="x")
+    return found
+
+
+def changed(book: Book, place: int, change: dict[str, Any]) -> None:
+    """Writes an event anew; what is ``...`` is left out."""
+    event = json.loads(book.stored[place]) | change
+    book.stored[place] = canonical({n: value for n, value in event.items() if value is not ...})
+
+
+LATE: dict[str, dict[str, Any]] = {
+    "nothing is charged": {"charged_with": {}},
+    "another is": {"charged_with": {"g": ["x"]}},
+    "one more is": {"charged_with": {"x": ["g"], "g": ["g"]}},
+    "with nothing": {"charged_with": {"x": []}},
+    "other orders": {"orders": {"b": {"rho": "7"}}},
+    "orders of another rule": {"orders": {"a": {"rho": "7"}}},
+    "no orders": {"orders": ...},
+}
+
+
+@pytest.mark.parametrize("change", LATE.values(), ids=LATE)
+def test_what_a_registration_says_wrongly_of_what_was_used(
+    late: Book, change: dict[str, Any]
+) -> None:
+    """Neither verifier believes what a late ancestor is charged with."""
+    assert audited(late).findings == late.replayed().findings == []
+    changed(late, -2, change)
+    place = len(late.stored) - 2
+    assert place in [each["where"] for each in audited(late).findings]
+    assert place in [found.sequence for found in late.replayed().findings]
+
+
+def test_who_says_nothing_of_what_was_used_is_found_out(late: Book) -> None:
+    """Without the field, as before version 0.3, nothing is charged: both verifiers say so, and what
+    was granted by other sums is a finding.
+    """
+    changed(late, -2, {"charged_with": ..., "orders": ...})
+    found, again = audited(late), late.replayed()
+    assert {name: others for name, others in found.uncharged.items() if others} == {"x": {"g"}}
+    assert uncharged(again.state.datasets) == {"x": ["g"]}
+    last = len(late.stored) - 1
+    assert [each["where"] for each in found.findings] == [last]
+    assert [one.sequence for one in again.findings] == [last]
+
+
 def test_a_bundle_with_joins_is_sound(house: Callable[..., House]) -> None:
     """The whole way: service, bundle, both verifiers, with sessions, batches and expiries."""
     made = resident(house())
@@ -212,6 +273,10 @@ def test_a_bundle_with_joins_is_sound(house: Callable[..., House]) -> None:
     made.do("count_answers", grant=f"g{session.sequence}", positives=1, negatives=5)
     made.do("close_sparse_vector", grant=f"g{session.sequence}")
     made.do("ask_grant", dataset=["d", "e"], mechanisms=[laplace("0.01")])
+    fields = {"id": "e", "namespace": "n", "name": "e", "parents": ["n/late"]}
+    made.do("register_dataset", "admin", **fields)
+    event = made.do("register_dataset", "admin", id="late", namespace="n", name="late")
+    assert event.body["charged_with"] == {"late": ["e"]}
     bundle = made.bundle()
     assert reasons(audit(bundle)) == []
     assert verify_minimal.verify(io.BytesIO(bundle))["findings"] == []

@@ -243,15 +243,21 @@ class Account:
         """
         self._absorb(other, other.used.everyone + other.used.everyone_infinite, len(self.axis))
 
-    def absorb(self, other: Account, held: Sums | None) -> None:
-        """Add what ``other`` has used as spent, in the currencies that every account keeps. What
-        could pass 2**62 becomes infinite. What open grants hold there on everyone (``held``) will
-        be settled there only: here it lasts.
+    def absorb(self, other: Account, held: Sums | None, rows: int = len(SURE)) -> None:
+        """Add what ``other`` has used as spent, in the first ``rows`` currencies: those that every
+        account keeps. What could pass 2**62 becomes infinite. What open grants hold there on
+        everyone (``held``) will be settled there only: here it lasts.
         """
         more = list(other.lasting) or [0] * 2 * len(other.axis)
         if held is not None:
             more = _plus(more, held.everyone + held.everyone_infinite)
-        self._absorb(other, more, len(SURE))
+        self._absorb(other, more, rows)
+
+    def charge_with(self, other: Account, held: Sums | None, now: int) -> None:
+        """Add what ``other``, which keeps the same currencies, has used at stamp ``now``, as spent;
+        what open grants hold there on everyone (``held``) as ``absorb``.
+        """
+        self.absorb(other, held, len(self.axis))
 
     def _absorb(self, other: Account, lasting: Sequence[int], rows: int) -> None:
         """Add the first ``rows`` currencies of ``other``, of which so much is ``lasting``."""

@@ -25,7 +25,7 @@ from accountant.budget.accounts.sums import (
     Sums,
 )
 from accountant.budget.population.selection import EVERYONE, LASTING, Selection, side_of
-from accountant.privacy.units import Axis, Charge
+from accountant.privacy.units import LARGEST, Axis, Charge
 
 
 class Passing(NamedTuple):
@@ -181,12 +181,18 @@ class WindowAccount(Account):
         """Add what counts in ``other`` at ``now``, as spent at ``now``; what everyone has lasts."""
         self._change(now)
         nothing = Sums(other.used.rows, other.used.space)
-        for cells, more in _more(self.axis, nothing, other.at(now).used):
-            selection = cells.to_last()
+        for cells, gained in _more(self.axis, nothing, other.at(now).used):
+            selection, more = cells.to_last(), gained
+            if any(a + b > LARGEST for a, b in zip(self.bound, gained.finite, strict=True)):
+                more = self._bounded(gained)
             self.used.add(selection, more.finite, more.infinite)
             if selection.lasting:
                 self._last(more)
             self._spend(selection, more, now)
+
+    def charge_with(self, other: Account, held: Sums | None, now: int) -> None:
+        """Add what counts in ``other`` at ``now``, as ``gain``."""
+        self.gain(other, now)
 
     def mark(self, now: int) -> Mark:
         """Return what ``go_back`` needs to restore the account as it is at stamp ``now``."""

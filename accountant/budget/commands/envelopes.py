@@ -161,6 +161,9 @@ class Envelope:
     again: bool = field(default=False, compare=False)
     """It is decided again from its event, which says whether it was charged to ``everyone``."""
     everyone: bool = field(default=False, compare=False)
+    charges: bool = field(default=True, compare=False)
+    """Ancestors that become known are charged with what was used (budget/ancestors.py). An event of
+    a version before 0.3 says nothing of that."""
 
     def __init__(
         self,
@@ -171,10 +174,12 @@ class Envelope:
         sound: bool = False,
         again: bool = False,
         everyone: bool = False,
+        charges: bool = True,
     ) -> None:
         held = vars(self)  # each request makes two: this takes a third of the time
         held["by"], held["command"], held["key"], held["items"] = by, command, key, items
         held["sound"], held["again"], held["everyone"] = sound, again, everyone
+        held["charges"] = charges
 
     @classmethod
     def together(cls, by: str, parts: Sequence[Envelope], key: str | None) -> Envelope:

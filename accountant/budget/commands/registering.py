@@ -154,6 +154,11 @@ class RegisterDataset(Change, name="register_dataset"):
     also: Annotated[list[Use], AfterValidator(_ordered)] = Field(
         [], max_length=100, description="the datasets of other populations that are the same data"
     )
+    closes: list[Annotated[str, Field(max_length=64)]] = Field(
+        [],
+        max_length=200,
+        description="the limit rules that may close for good on data which others were made from",
+    )
 
 
 class AdoptPolicy(Change, name="adopt_policy"):

@@ -207,7 +207,7 @@ def _told(state: State, rule: LimitRule, start: Start, epoch: Epoch) -> Body:
         stated["renyi"] = list(map(decimal_of, orders))
     if isinstance(epoch.gate, GDP):
         stated["capacity"] = str(epoch.capacity.along[0])
-    if lines := _orders(epoch, brings=bool(sources_of(state, rule, start))):
+    if lines := orders_told(epoch, brings=bool(sources_of(state, rule, start))):
         stated["orders"] = lines
     if epoch.limit.chosen is not None:
         stated["chosen"] = list(map(str, epoch.limit.chosen))
@@ -216,7 +216,7 @@ def _told(state: State, rule: LimitRule, start: Start, epoch: Epoch) -> Body:
     return stated
 
 
-def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
+def orders_told(epoch: Epoch, *, brings: bool) -> dict[str, str]:
     """Return the orders at which a verifier draws lines, as exact decimals: the gate's own, and if
     the epoch ``brings`` sums of epsilons, those of all gates that count them. Those of Renyi
     divergences are told by themselves.

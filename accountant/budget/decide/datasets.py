@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Final, NamedTuple
 
+from accountant.budget.ancestors import Charged, newly_charged, not_counted
 from accountant.budget.commands import Envelope, RegisterDataset
+from accountant.budget.decide.adopting import orders_told
 from accountant.budget.decide.proposing import second
 from accountant.budget.errors import Conflict
 from accountant.budget.handlers import labels_after
@@ -54,8 +55,23 @@ def register_dataset(
     effect = {"also": command.also, "lost": sorted(before - after), "leaves": left}
     if effect := {name: found for name, found in effect.items() if found}:
         second(asked, effect)
-    found = {"made_from": made_from, "made_into": made_into, "leaves": left}
-    return {name: ids for name, ids in found.items() if ids}
+    found: Body = {"made_from": made_from, "made_into": made_into, "leaves": left}
+    if asked.charges:
+        charged = newly_charged(state, command.id, made_from, made_into)
+        _confirm_closed(state, command, charged)
+        found |= {"charged_with": charged, "orders": _orders(state, charged)}
+    return {name: told for name, told in found.items() if told}
+
+
+def _orders(state: State, charged: Charged) -> Body:
+    """Return the orders of all gates of the limits that begin to count sums of epsilons, which a
+    verifier turns into their currencies.
+    """
+    if (adopted := state.adopted) is None:
+        return {}
+    pairs = (pair for one, others in charged.items() for pair in not_counted(state, one, others))
+    told = {rule.id: orders_told(adopted.epochs[rule.id], brings=True) for rule, _ in pairs}
+    return {name: orders for name, orders in sorted(told.items()) if orders}
 
 
 def check_elsewhere(state: State, command: RegisterDataset, others: Sequence[str]) -> None:
@@ -163,12 +179,42 @@ def _leaves(state: State, command: RegisterDataset) -> list[str]:
     there = state.datasets.get(command.id)
     if there is None or state.adopted is None:
         return []
-    after = replace(there, owner=command.owner, labels=labels_after(there, command.labels))
+    after = _after(there, command)
     return [
         rule.id
         for rule, scope in state.adopted.policy.scopes
         if rule.action in HOLDING and scope.holds(there) and not scope.holds(after)
     ]
+
+
+def _after(there: Dataset | None, command: RegisterDataset) -> Dataset:
+    """Return what decides the scopes of rules on the dataset once it is registered so."""
+    labels = labels_after(there, command.labels)
+    return Dataset(command.id, command.namespace, command.name, command.owner, labels=labels)
+
+
+def _confirm_closed(state: State, command: RegisterDataset, charged: Charged) -> None:
+    """Raise Conflict unless ``closes`` names each limit that would close for good: it is charged,
+    as a plain sum of epsilons, with what has no finite one (adopting.py).
+    """
+    closed = dict[str, str]()
+    for ancestor, others in charged.items():
+        there = state.datasets.get(ancestor)
+        after = _after(there, command) if ancestor == command.id or there is None else there
+        for rule, source in not_counted(state, ancestor, others):
+            epsilon = state.accounts[source].at(state.time).used.most_infinite()[0]
+            if epsilon and not rule.span and rule.scope.holds(after):
+                closed[rule.id] = ancestor
+    if missing := {rule: name for rule, name in closed.items() if rule not in command.closes}:
+        each = "; ".join(f"limit {rule} on dataset {name}" for rule, name in missing.items())
+        raise Conflict(
+            "dataset-closes-limit",
+            f"nothing would ever fit again under {each}: the registration charges what was used "
+            "of data made from it, there as a plain sum of epsilons, as the limit has not counted "
+            "these data; and some of their charges have no finite epsilon. Let the limit name "
+            f"these data too, or confirm that it closes: closes {', '.join(missing)}",
+            closes=[{"rule": rule, "dataset": name} for rule, name in missing.items()],
+        )
 
 
 def _unchanged(there: Dataset, command: RegisterDataset) -> bool:

@@ -182,6 +182,9 @@ class Dataset:
     sources: tuple[str, ...] = ()
     """The datasets of this population that the parents are, sorted."""
     labels: LabelPairs = ()
+    uncharged: tuple[str, ...] = ()
+    """Datasets that were made from it, which is not charged with what they had used before that was
+    known: versions before 0.3 registered it."""
     former: tuple[Former, ...] = ()
     """What it was before, the earliest first: decisions of that time are told by it."""
 

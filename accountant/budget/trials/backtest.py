@@ -174,6 +174,9 @@ class Backtest:
                 return command.model_copy(update={"allotment": None})
         if isinstance(command, ask.ExtendPopulation):
             return command.model_copy(update={"confirms": CONFIRMED})
+        if isinstance(command, ask.RegisterDataset) and (adopted := self.state.adopted):
+            names = [rule.id for rule in adopted.policy.limits]
+            return command.model_copy(update={"closes": names})
         if isinstance(command, ask.AskGrant) and command.wait is not None:
             command = command.model_copy(update={"wait": None, "at_least": None})
         name = getattr(command, "grant", None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from accountant.auth.keys import Credentials
+from accountant.budget.ancestors import LACKS, uncharged
 from accountant.budget.commands import DAY
 from accountant.budget.decide.proposing import CONFIRMS
 from accountant.budget.errors import Problem
@@ -116,6 +117,8 @@ class Ledger:
         if state.custody.engine > engine.CURRENT:
             text = f"its bounds are version {state.custody.engine}, this program's {engine.CURRENT}"
             yield wrong(about, text, "Install the newer version.")
+        for name, others in uncharged(state.datasets).items():
+            yield look(about, *LACKS.format(name, ", ".join(others)).split(". ", 1))
         yield from self._clock(about, state, clock())
         yield from self._signing(about, state)
         yield from self._age(about, state)

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from accountant.budget.ancestors import related_in
 from accountant.budget.batches import as_single
 from accountant.budget.facts import client_in, grant_in, mechanisms_of, request_in, stated_by
 from accountant.console.amounts import up
@@ -183,12 +184,10 @@ def _extended(event: Event) -> Told:
 
 
 def _dataset(event: Event) -> Told:
-    return (
-        "info",
-        "proposal",
-        "Dataset",
-        f"{_by_two(event)} registered {event.body['command']['id']}.",
-    )
+    text = f"{_by_two(event)} registered {event.body['command']['id']}."
+    if charged := related_in(event).charged_with:
+        text += f" What was used of data made from it was charged to {', '.join(charged)}."
+    return "info", "proposal", "Dataset", text
 
 
 def _proposed(event: Event) -> Told:

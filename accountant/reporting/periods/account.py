@@ -258,11 +258,11 @@ class Statement:
         return part is not None and part.epoch is not None and part.epoch.window is not None
 
     def _touches(self, single: Event, event: Event) -> bool:
-        if single.type == RESERVED or event.type in BOOKING or event.type == REVALUED:
+        if single.type == RESERVED or event.type in BOOKING:
             return self._reached(single)
         if event.type in SETTLING:
             return self._book is not None and self._book.holds(grant_in(event))
-        return event.type in ALL_GRANTS
+        return event.type in ALL_GRANTS or event.type == REVALUED
 
     def _reached(self, event: Event) -> bool:
         """Return whether a charge may count in the account."""

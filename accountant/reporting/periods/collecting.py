@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from accountant.budget.ancestors import related_in
 from accountant.budget.batches import as_single
 from accountant.budget.facts import client_in, stated_by
 from accountant.budget.outcome import (
@@ -207,6 +208,13 @@ def _proposed(event: Event) -> str:
     return f"proposed: {what}{f' {about}' if isinstance(about, str) else ''}"
 
 
+def _registered(event: Event) -> str:
+    text = f"registered the dataset {event.body['command']['id']}"
+    if charged := related_in(event).charged_with:
+        text += f"; what was used of data made from it was charged to {', '.join(charged)}"
+    return text
+
+
 def _extended(event: Event) -> str:
     added = event.body.get("added") or {}
     what = " and ".join(f"{len(v):,} of {name}" for name, v in sorted(added.items()))
@@ -237,7 +245,7 @@ _CHANGES: Final[dict[str, Callable[[Event], str]]] = {
     NOT_APPROVED: _field("declined request {}", "grant"),
     "population.registered.v1": lambda _: "registered the population",
     "population.extended.v1": _extended,
-    "dataset.registered.v1": _field("registered the dataset {}", "id"),
+    "dataset.registered.v1": _registered,
     RECOVERED: lambda _: "recovered the ledger",
     "clock.accepted.v1": _field("accepted the clock at {}", "clock"),
     "publication.stopped.v1": _field("publication stopped: the witness {} contradicts", "witness"),

@@ -29,7 +29,7 @@ KINDS: Final = {
     "grant.expired.v1": "expired, charged in full",
     "sparse_vector.closed.v1": "session closed",
     "charge.revalued.v1": "cost more than was booked",
-    "dataset.registered.v1": "charges of the data it was made from",
+    "dataset.registered.v1": "charges that came with a registration",
     "population.extended.v1": "groups added",
     "population.registered.v1": "the population changed",
     "policy.adopted.v1": "the policy changed",
