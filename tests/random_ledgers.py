@@ -97,6 +97,9 @@ rare = st.sampled_from(
         ("gate", "zcdp"),
         ("gate", "basic"),
         ("recover",),
+        ("made", "outside", []),
+        ("made", "e", ["d"]),
+        ("made", "e", ["outside"]),
     ]
 )
 carried = st.tuples(
@@ -169,6 +172,9 @@ def _do(  # noqa: C901 (a case each)
                 neighbouring="add_or_remove_one",
                 attested_new=new,
             )
+        case ("made", name, parents):
+            fields = {"id": name, "namespace": "n", "name": name, "parents": parents}
+            book.ask(make("register_dataset", **fields), "admin", confirmed_by="officer")
         case ("policy", limit):
             rules = POLICY.format(gate=gate, limit=limit) + EACH * (limit == 1)
             book.policy(rules, confirmed_by="officer", closes=True)

@@ -40,7 +40,7 @@ from msgspec.structs import replace as changed
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.grants import AccountKey
-from accountant.budget.population.population import Dataset
+from accountant.budget.population.population import Dataset, TookOver
 from accountant.budget.reach import Reach, origins
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.scope import ALL
@@ -222,13 +222,16 @@ def _running(
             yield grant.id, charge
 
 
-def note_uncharged(state: State, due: Charged, charged: Charged) -> None:
-    """Note with each dataset what was due to be charged to it, and was not."""
-    for name in {*due, *charged}:
-        one = state.datasets[name]
-        missing = {*one.uncharged, *due.get(name, ())} - {*charged.get(name, ())}
-        if missing != {*one.uncharged}:
-            state.datasets[name] = replace(one, uncharged=tuple(sorted(missing)))
+def note(state: State, sequence: int, charged: Charged, due: Charged) -> None:
+    """Note with each dataset what the event at ``sequence`` charged it with, and what was due and
+    was not.
+    """
+    for name in {*charged, *due}:
+        one, mine = state.datasets[name], tuple(charged.get(name, ()))
+        missing = {*one.uncharged, *due.get(name, ())} - {*mine}
+        took = (*one.took_over, TookOver(sequence, mine)) if mine else one.took_over
+        noted = replace(one, took_over=took, uncharged=tuple(sorted(missing)))
+        state.datasets[name] = noted
 
 
 LACKS: Final = (

@@ -27,7 +27,7 @@ from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.ancestors import (
     charge_ancestors,
     newly_charged,
-    note_uncharged,
+    note,
     related_in,
 )
 from accountant.budget.bill import per_in
@@ -210,6 +210,7 @@ def _register_dataset(state: State, event: Event) -> None:
         confirmed_by=event.by if "also" in body else before,
         sources=related.made_from,
         labels=labels,
+        took_over=there.took_over if there else (),
         uncharged=there.uncharged if there else (),
         former=former,
     )
@@ -221,7 +222,7 @@ def _register_dataset(state: State, event: Event) -> None:
             _come_in(state, state.adopted, there, now, event.time)
         state.adopted = replace(state.adopted)  # routes are found anew; readers keep theirs
     charge_ancestors(state, related.charged_with, event.time)
-    note_uncharged(state, due, related.charged_with)
+    note(state, event.sequence, related.charged_with, due)
 
 
 def labels_after(there: Dataset | None, stated: Mapping[str, str] | None) -> LabelPairs:

@@ -121,11 +121,11 @@ class Contribution(NamedTuple):
         """
         limit = adopted.rule(rule["of"])
         assert limit is not None  # noqa: S101 for the type checker
-        scope = limit.scope
+        scope, charged = limit.scope, data.charged(self)
         if rule["dataset"] == ALL:
-            on_it = any(data.ever_in(scope, name, self.sequence) for name in self.on.charged)
+            on_it = any(data.ever_in(scope, name, self.sequence) for name in charged)
         else:
-            on_it = rule["dataset"] in self.on.charged
+            on_it = rule["dataset"] in charged
         return (
             on_it
             and rule["client"] in (self.client, "")
@@ -155,6 +155,27 @@ class _Past(NamedTuple):
 
     datasets: Mapping[str, Dataset]
     before: int
+    took: tuple[tuple[int, str, frozenset[str]], ...] = ()
+    """Each time that a dataset was charged with what others had used, in order."""
+
+    @classmethod
+    def of(cls, datasets: Mapping[str, Dataset], before: int) -> _Past:
+        """Return what all datasets were until an event."""
+        took = (
+            (each.sequence, one.id, frozenset(each.others))
+            for one in datasets.values()
+            for each in one.took_over
+            if each.sequence < before
+        )
+        return cls(datasets, before, tuple(sorted(took, key=lambda each: each[:2])))
+
+    def charged(self, one: Contribution) -> set[str]:
+        """Return all that a charge was charged to, when it was booked or since."""
+        found = set(one.on.charged)
+        for at, name, others in self.took:
+            if (at > one.sequence or one.state == "revalued") and not others.isdisjoint(found):
+                found.add(name)
+        return found
 
     def ever_in(self, scope: Scope, name: str, since: int) -> bool:
         """Return whether a dataset was in scope when it was charged at ``since``, or came in later:
@@ -233,7 +254,7 @@ def used_up_by(
         counting.adopted(adopted.sequence, adopted.body)
     if not fired or adopted is None:
         return []
-    in_force, people, data = adopted_by(adopted), People(), _Past(datasets, before)
+    in_force, people, data = adopted_by(adopted), People(), _Past.of(datasets, before)
     epochs = in_force.epochs
     sums = [
         Sum(counting.measure(rule["of"], epochs[rule["of"]], Currency(rule["decided_by"])))

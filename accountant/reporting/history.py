@@ -12,6 +12,7 @@ import orjson
 from msgspec import Struct
 from pydantic import ConfigDict, TypeAdapter
 
+from accountant.budget.ancestors import related_in
 from accountant.budget.batches import REFUSED as BATCH_REFUSED
 from accountant.budget.batches import as_single
 from accountant.budget.commands import STORED, Mechanisms
@@ -243,6 +244,15 @@ class History:
             self._revalued(state, event)
         elif event.type == ADOPTED:
             self._adopted(event)
+        else:
+            self._registered(event)
+
+    def _registered(self, event: Event) -> None:
+        if event.type == "dataset.registered.v1":
+            for name, others in sorted(related_in(event).charged_with.items()):
+                for other in others:
+                    self.tallies.take_over(name, other)
+                    self.held.charge(name, other)
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
             at = Names(NOWHERE, stated_by(event), subjects=event.body["added"])
             text = "the members of the new groups were attested to be in no data before"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from typing import NamedTuple
 
+from accountant.budget.reach import Reach
 from accountant.budget.state import ALL, Grant
 from accountant.privacy.units import NOTHING, Axis, Charge
 from accountant.reporting.tallies import Names, Parts
@@ -64,6 +65,18 @@ class OpenGrants:
         for dataset in (ALL, *one.at.on.charged):
             self._on[dataset].remove(one)
         return one
+
+    def charge(self, dataset: str, other: str) -> None:
+        """Charge to a dataset, too, those that are charged to another that was made from it."""
+        for one in list(self._on[other].grants.values()):
+            on = one.at.on
+            if dataset in on.charged:
+                continue
+            both = Reach(on.named, tuple(sorted((*on.charged, dataset))))
+            more = one._replace(at=one.at._replace(on=both))
+            self._on[dataset].add(more)
+            for name in (ALL, *on.charged):  # each in its place
+                self._on[name].grants[one.grant.id] = more
 
     def clear(self) -> None:
         """Remove all."""

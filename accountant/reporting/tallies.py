@@ -101,6 +101,18 @@ class Tally:
             self.given_back += max(0, -epsilon)
             self.given_back_unbounded += max(0, -unbounded)
 
+    def absorb(self, other: Tally) -> None:
+        """Add what was booked under another name; who was refused there was refused there only."""
+        self.requests += other.requests
+        self.epsilon += other.epsilon
+        self.delta += other.delta
+        self.unbounded += other.unbounded
+        self.given_back += other.given_back
+        self.given_back_unbounded += other.given_back_unbounded
+        for mine, theirs in ((self.booked, other.booked), (self.back, other.back)):
+            for policy, charge in theirs.items():
+                mine[policy] = mine.get(policy, NOTHING) + charge
+
     @property
     def sums(self) -> tuple[int, int, int, int, int, int, int]:
         """The counts and sums, in the order of the fields."""
@@ -198,7 +210,13 @@ class Tallies:
             for kind, part in parts.items():
                 yield self._tally(dataset, "kind", kind), part
 
-    def _tally(self, dataset: str, heading: str, name: str) -> Tally:
+    def take_over(self, dataset: str, other: str) -> None:
+        """Count on a dataset, too, what was booked on another that was made from it."""
+        for heading in (_ALL, *HEADINGS):
+            for name, tally in list(self._rows[other, heading].items()):
+                self._tally(dataset, heading, name).absorb(tally)
+
+    def _tally(self, dataset: str, heading: str, name: str | None) -> Tally:
         rows = self._rows[dataset, heading]
         if (found := rows.get(name)) is None:
             found = rows.setdefault(name if len(rows) < MOST_NAMES else None, Tally())

@@ -275,7 +275,9 @@ def test_nothing_is_made_from_itself(parents: tuple[str, ...]) -> None:
 
 
 def test_charges_stay_when_parents_change() -> None:
-    """What was booked stays where it was booked, and an open grant ends where it was reserved."""
+    """What was booked stays where it was booked; a new parent is charged with what was used, and so
+    is one that is stated again; an open grant ends wherever it is held.
+    """
     book = ledger()
     derive(book, "g", "d")
     opened = book.grant(laplace("0.1", 3), dataset="g")
@@ -284,10 +286,11 @@ def test_charges_stay_when_parents_change() -> None:
         derive(book, "g", "e", confirmed_by="admin")
     derive(book, "g", "e", confirmed_by="officer")
     book.record(laplace("0.2"), dataset="g")
-    assert epsilons(book, "d", "e", "g") == [300, 200, 500]
+    assert epsilons(book, "d", "e", "g") == [300, 500, 500]
     book.do("commit_grant", grant=f"g{opened.sequence}", mechanisms=[laplace("0.1")])
-    assert epsilons(book, "d", "e", "g", ALL) == [100, 200, 300, 300]
+    assert epsilons(book, "d", "e", "g", ALL) == [100, 300, 300, 300]
     derive(book, "g", "e", "d")  # more is no loosening
+    assert epsilons(book, "d", "e", "g", ALL) == [400, 300, 300, 300]
     assert book.grant(laplace("0.1"), dataset="g").body["charged"] == ["d", "e", "g"]
     agrees(book)
 

@@ -229,3 +229,46 @@ def test_a_refusal_by_own_delta_tells_who_used_the_delta(world: Any) -> None:
     ]
     assert (found["currency"], len(found["events"])) == ("delta", 1)
     assert (found["events"][0]["counted"], found["events"][0]["share"]) == ("0.00000006", "100.0")
+
+
+def test_a_late_ancestor_shows_who_used_the_data_made_from_it(desk: Desk) -> None:
+    """What it was charged with is told as theirs who used it, and so are their open grants."""
+    desk.hospital("  - {id: a, limit: {epsilon: 4}}\n")
+    desk.dataset("e", parents=["n/x"])
+    desk.do("record_invocations", "ann", dataset="e", mechanisms=[laplace("0.5")], purpose="p")
+    grant = desk.grant(laplace("0.25", 2), dataset="e")
+    desk.dataset("x")
+    data, limit = data_of(desk.report(), "x"), limit_of(desk.report(), dataset="x")
+    assert (limit.total.spent, limit.total.reserved) == ("0.5", "0.5")
+    assert [(row.name, row.epsilon) for row in data.by_client] == [("ann", "0.5"), ("pipe", "0.5")]
+    assert (data.reservations.open, data.reservations.epsilon) == (1, "0.5")
+    desk.do("commit_grant", grant=f"g{grant.sequence}", mechanisms=[laplace("0.25")])
+    data, limit = data_of(desk.report(), "x"), limit_of(desk.report(), dataset="x")
+    assert (limit.total.spent, limit.total.reserved) == ("0.75", "0")
+    assert data.by_client == data_of(desk.report(), "e").by_client
+    assert (data.booked.epsilon, data.reservations.open) == ("0.75", 0)
+
+
+def test_a_refusal_tells_who_used_a_late_ancestor_up(world: Any) -> None:
+    """The charges behind it are those on data made from it, also through a second one."""
+    made = world().hospital("  - {id: a, limit: {epsilon: 1}}\n")
+
+    def register(name: str, *parents: str) -> None:
+        body = {"namespace": "n", "name": name, "parents": list(parents)}
+        path = f"/datasets/{name}"
+        assert made.put(path, body, who="admin").status_code == 200
+
+    register("e", "n/x")
+    made.post("/invocations", {"dataset": "e", "mechanisms": [laplace("0.7")]})
+    register("x", "n/y")
+    made.post("/invocations", {"dataset": "x", "mechanisms": [laplace("0.2")]})
+    register("y")
+    refused = made.post("/grants", {"dataset": "y", "mechanisms": [laplace("0.2")]}).json()
+    [found] = made.get(f"/decisions/{refused['decision']['id']}", who="officer").json()[
+        "used_up_by"
+    ]
+    assert found["sum"] == "0.9"
+    assert [(row["dataset"], row["epsilon"]) for row in found["events"]] == [
+        ("e", "0.7"),
+        ("x", "0.2"),
+    ]

@@ -837,6 +837,7 @@ class Oracle:
     def _describe(self, command: dict[str, Any], now: int) -> None:
         """A dataset that comes into the scope of a total brings along what was kept outside."""
         name, there = command["id"], self.what.get(command["id"])
+        before = {one: set(self._behind(one)) for one in self.parents}
         self.parents[name] = command.get("parents", [])
         totals = [rule for rule in self.rules if "across" in rule]
         out = [rule for rule in totals if there is not None and not self._covers(rule, name)]
@@ -855,6 +856,72 @@ class Oracle:
                 total.entries += [
                     Entry(one.cells, one.sums, None, now, one.cells is None) for one in kept
                 ]
+        self._come_late(before, now)
+
+    def _come_late(self, before: dict[str, set[str]], now: int) -> None:
+        """What turns out to be behind data that were used has been used with them: each charge on
+        them counts on it, too. Of data behind each other those behind have the charges already.
+        """
+        for late in sorted(self.parents):
+            used = {d for d in before if ("", 0, d, "", "", "") in self.accounts}
+            mine = {d for d in used if late in self._behind(d) and late not in before[d]} - {late}
+            for one in sorted(d for d in mine if not (before[d] - {d}) & mine):
+                self._count_there(one, late, now)
+                for grant in self.grants.values():
+                    if one in grant.asked.datasets:
+                        both = {*grant.asked.datasets, late}
+                        grant.asked = replace(grant.asked, datasets=tuple(sorted(both)))
+            tops = [d for d in sorted(mine) if not (before[d] - {d}) & mine]
+            for rule in self.rules:
+                if "limit" in rule and not divides(rule) and self._names(rule, late):
+                    self._count_sums([d for d in tops if not self._names(rule, d)], late, rule, now)
+
+    def _count_there(self, one: str, late: str, now: int) -> None:
+        """Every entry of an account of ``one`` counts in that of ``late``."""
+        epochs = {(rule["id"], self._epoch(rule).number): rule for rule in self._limits()}
+        for key, account in list(self.accounts.items()):
+            rule = epochs.get(key[:2])
+            if key[2] != one or (key[0] and not (rule and self._names(rule, late))):
+                continue
+            total = rule and "across" in rule and self._covers(rule, late)
+            into = (*key[:2], "*" if total else late, *key[3:])
+            there = self.accounts.setdefault(into, Account(account.axis, account.span))
+            held = {name for name, grant in self.grants.items() if into in grant.accounts}
+            for entry in list(account.counting(now)):
+                new = replace(entry, sums=dict(entry.sums))
+                if entry.grant is None or entry.grant in held:
+                    new.grant, new.since = None, now
+                    stays = entry.lasting or entry.grant is not None or account.span is not None
+                    new.lasting = entry.cells is None and stays
+                elif into not in self.grants[entry.grant].accounts:
+                    self.grants[entry.grant].accounts.append(into)
+                there.entries.append(new)
+
+    def _count_sums(self, tops: list[str], late: str, rule: dict[str, Any], now: int) -> None:
+        """A limit that has not counted ``tops`` counts what they were used for as sure sums."""
+        unit, epoch = rule.get("unit", ""), self._epoch(rule)
+        lives = [("", 0, one, "", unit, "") for one in tops]
+        sources = [self.accounts[key] for key in lives if key in self.accounts]
+        if not sources:
+            return
+        place = "*" if "across" in rule and self._covers(rule, late) else late
+        into = (rule["id"], epoch.number, place, "", unit, "")
+        there = self.accounts.setdefault(into, Account(epoch.axis, span(rule)))
+        brought = self._as_sums(epoch, sources, now)
+        for entry in brought.entries:
+            entry.lasting = entry.cells is None and (entry.lasting or there.span is not None)
+        there.entries += brought.entries
+        for name, grant in self.grants.items():
+            for key in lives if there.span is not None else ():
+                costs = grant.asked.costs[unit]
+                new = key in grant.accounts and into not in grant.accounts
+                if new and {*epoch.axis} <= {*costs.axis}:
+                    where = self._where(key, grant.asked.cells)
+                    there.entries.append(Entry(where, sums_of(costs, epoch.axis), name, now))
+                    grant.accounts.append(into)
+
+    def _limits(self) -> list[dict[str, Any]]:
+        return [rule for rule in self.rules if "limit" in rule]
 
     def _adopt(self, body: dict[str, Any], adopted: Adopted, now: int) -> None:
         before = dict(self.accounts)
@@ -895,11 +962,22 @@ class Oracle:
         """What was used there counts as a sure sum of epsilons; what everyone has, and what cells
         have beside, are rounded apart.
         """
+        places: dict[Key, list[Account]] = {}
         for key, source in sources.items():
             inside = key[2] == "*" or (key[0] == "" and self._covers(rule, key[2]))
             dataset = "*" if "across" in rule and inside else key[2]
             after = (rule["id"], epoch.number, dataset, key[3], rule.get("unit", ""), key[5])
+            places.setdefault(after, []).append(source)
+        for after, those in places.items():
             account = self.accounts.setdefault(after, Account(epoch.axis, span(rule)))
+            account.entries += self._as_sums(epoch, those, now).entries
+
+    def _as_sums(self, epoch: Epoch, sources: Iterable[Account], now: int) -> Account:
+        """An account with the sums of epsilons and deltas of all sources, and what stands for these
+        in the currencies of an epoch.
+        """
+        account = Account(epoch.axis)
+        for source in sources:
             for cells, entries in self._parts(source):
                 for lasting in (True, False):  # an open grant on everyone is not settled here
                     sums: Sums = dict.fromkeys(SURE, (0, 0))
@@ -910,9 +988,8 @@ class Oracle:
                     whole = dict.fromkeys(epoch.axis, (0, 0)) | sums
                     account.entries.append(Entry(cells, whole, None, now, lasting))
         for currency, factor in epoch.per_epsilon():
-            for after, account in self.accounts.items():
-                if after[:2] == (rule["id"], epoch.number):
-                    self._restate(account, currency, factor)
+            self._restate(account, currency, factor)
+        return account
 
     def _restate(self, account: Account, currency: Currency, factor: Fraction | None) -> None:
         """As it starts, the account has ``factor`` of a currency for each unit of epsilon; without

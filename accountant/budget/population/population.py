@@ -167,6 +167,14 @@ class Former:
 
 
 @dataclass(frozen=True)
+class TookOver:
+    """Datasets with whose use the event at ``sequence`` charged one that they were made from."""
+
+    sequence: int
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Data about a population, under a short id; ``namespace`` and ``name`` as in OpenLineage."""
 
@@ -182,6 +190,8 @@ class Dataset:
     sources: tuple[str, ...] = ()
     """The datasets of this population that the parents are, sorted."""
     labels: LabelPairs = ()
+    took_over: tuple[TookOver, ...] = ()
+    """What it was charged with when it became known as an ancestor, the earliest first."""
     uncharged: tuple[str, ...] = ()
     """Datasets that were made from it, which is not charged with what they had used before that was
     known: versions before 0.3 registered it."""
