@@ -1,7 +1,7 @@
 """Writes the answers of some ledgers anew, to the requests that they have:
 ``python tests/corpus/answers.py LEDGER …``.
 
-Nothing but a bound that was found wrong, or a meaning that was changed on purpose, is a reason to do
+Only a bound that was found wrong, or a meaning that was changed on purpose, is a reason to do
 it (README.md).
 """
 
