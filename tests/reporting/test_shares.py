@@ -253,16 +253,17 @@ def test_a_refusal_tells_who_used_a_late_ancestor_up(world: Any) -> None:
     """The charges behind it are those on data made from it, also through a second one."""
     made = world().hospital("  - {id: a, limit: {epsilon: 1}}\n")
 
-    def register(name: str, *parents: str) -> None:
+    def register(name: str, *parents: str) -> list[str]:
         body = {"namespace": "n", "name": name, "parents": list(parents)}
-        path = f"/datasets/{name}"
-        assert made.put(path, body, who="admin").status_code == 200
+        answer = made.put(f"/datasets/{name}", body)
+        assert answer.status_code == 200
+        return list(answer.json().get("charged_with", []))
 
-    register("e", "n/x")
+    assert register("e", "n/x") == []
     made.post("/invocations", {"dataset": "e", "mechanisms": [laplace("0.7")]})
-    register("x", "n/y")
+    assert register("x", "n/y") == ["e"]
     made.post("/invocations", {"dataset": "x", "mechanisms": [laplace("0.2")]})
-    register("y")
+    assert register("y") == ["x"]
     refused = made.post("/grants", {"dataset": "y", "mechanisms": [laplace("0.2")]}).json()
     [found] = made.get(f"/decisions/{refused['decision']['id']}", who="officer").json()[
         "used_up_by"

@@ -61,6 +61,18 @@ class Dataset(TypedDict):
         Annotated[list[str], "datasets of other populations that are the same data, if any"]
     ]
     confirmed_by: NotRequired[Annotated[str, "who confirmed the second use, if it took one"]]
+    charged_with: NotRequired[
+        Annotated[
+            list[str],
+            "datasets made from it that had been used before it was known as their parent: it was "
+            "charged with that then",
+        ]
+    ]
+    uncharged: NotRequired[
+        Annotated[
+            list[str], "such datasets whose former use it lacks: a version before 0.3 wrote it"
+        ]
+    ]
 
 
 class PolicyInForce(TypedDict):

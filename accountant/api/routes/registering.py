@@ -204,6 +204,10 @@ def _dataset(one: Dataset, elsewhere: Mapping[str, Sequence[str]]) -> models.Dat
         found["also"] = also
     if one.confirmed_by is not None:
         found["confirmed_by"] = one.confirmed_by
+    if one.took_over:
+        found["charged_with"] = sorted({name for each in one.took_over for name in each.others})
+    if one.uncharged:
+        found["uncharged"] = list(one.uncharged)
     return found
 
 
