@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import bundles
 import pytest
 from bundles import SUBJECTS, canonical, take
 from effort import examples
+from forger import Forger
 from house import House, audit, reasons, resident
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -280,6 +284,30 @@ def test_a_bundle_with_joins_is_sound(house: Callable[..., House]) -> None:
     bundle = made.bundle()
     assert reasons(audit(bundle)) == []
     assert verify_minimal.verify(io.BytesIO(bundle))["findings"] == []
+
+
+def test_a_bundle_of_before_is_sound_and_says_what_it_lacks(
+    house: Callable[..., House], tmp_path: Path
+) -> None:
+    """A ledger of a version before 0.3 has no finding; both verifiers name what a late ancestor is
+    not charged with, and how to charge it.
+    """
+    made = resident(house())
+    fields = {"id": "g", "namespace": "n", "name": "g", "parents": ["n/x"]}
+    made.do("register_dataset", "admin", **fields)
+    made.do("record_invocations", dataset="g", mechanisms=[laplace("0.01")])
+    made.do("register_dataset", "admin", id="x", namespace="n", name="x")
+    made.do("record_invocations", dataset="d", mechanisms=[laplace("0.01")])
+    forger = Forger(made)
+    del forger.events[forger.of("dataset.registered.v1", 2)]["charged_with"]
+    bundle = tmp_path / "old.tar"
+    bundle.write_bytes(forger.bundle())
+    command = [sys.executable, "-m", "accountant", "verify", str(bundle)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "x is not charged with what had been used of g" in " ".join(told.split())
+    command = [sys.executable, verify_minimal.__file__, str(bundle)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "x lacks what was used of ['g'] before" in told
 
 
 SUBJECTS = {"subjects": [{"age": ["young"]}]}
