@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import lcm
 from typing import ClassVar, Final
 
@@ -74,6 +74,16 @@ class Limit:
         default_factory=dict, init=False, compare=False, repr=False
     )
     """Capacities at a share of this limit."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Found once, as a fraction's takes a microsecond; of numbers, so that it holds in every
+        process.
+        """
+        return hash((self.epsilon, self.delta, self.own_delta, self.orders))
 
     @property
     def filter_delta(self) -> Fraction:

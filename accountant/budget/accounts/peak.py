@@ -30,6 +30,8 @@ _DELTA: Final = 1
 
 _BY_HAND: Final = 64
 """Sums up to which lists take less time than arrays."""
+_EXACTLY: Final = 256
+"""Sums up to which what cells have spent is worked out in less time than guessed."""
 
 Cell = tuple[int, ...]
 Rows = tuple[int, ...]
@@ -347,8 +349,8 @@ def most_spent(gate: Filter, limit: Limit, columns: Sequence[Integers]) -> tuple
     with the larger sums, then the first. A sum above ``LARGEST`` has an infinite charge.
 
     Where one cell has the largest sum of each column, it is the first such cell. Else the cells
-    that have spent least are left out by whole numbers, and floats find those that come into
-    question of the others; among those it is exact.
+    that have spent least are left out by whole numbers, and if many others are left, floats find
+    those of them that come into question; among those it is exact.
     """
 
     def spent(sums: Sequence[int]) -> int:
@@ -359,16 +361,25 @@ def most_spent(gate: Filter, limit: Limit, columns: Sequence[Integers]) -> tuple
     if any(column[tops[0]] < column[top] for column, top in zip(columns, tops, strict=True)):
         least = max(spent([int(column[top]) for column in columns]) for top in tops)
         kept = _spending(gate, limit, columns, least)
-        columns_kept = [column[kept] for column in columns]
-        about, slack = gate.roughly(limit, columns_kept[0], columns_kept[1:])
-        near = np.flatnonzero(about >= about.max() - 2 * slack)
-        rows = np.stack([column[near] for column in columns_kept])
-        _, first = np.unique(rows, axis=1, return_index=True)
-        places = kept[near[first]].tolist()
+        if kept.size * len(columns) > _EXACTLY:
+            kept = _nearest(gate, limit, columns, kept)
+        places = kept.tolist()
 
     each = [[int(column[at]) for column in columns] for at in places]
     *key, minus = max((spent(sums), *sums, -at) for sums, at in zip(each, places, strict=True))
     return (*key, -minus)
+
+
+def _nearest(
+    gate: Filter, limit: Limit, columns: Sequence[Integers], among: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Return the places of the cells that may have spent most by floats, of equals the first."""
+    epsilon, *along = [column[among] for column in columns]
+    about, slack = gate.roughly(limit, epsilon, along)
+    near = among[about >= about.max() - 2 * slack]
+    _, first = np.unique(np.stack([column[near] for column in columns]), axis=1, return_index=True)
+    found: NDArray[np.intp] = near[first]
+    return found
 
 
 def spent_in(gate: Filter, limit: Limit, sums: Sequence[int]) -> int:
