@@ -23,7 +23,7 @@ from accountant.budget.commands import (
 from accountant.budget.commands.plain import Listed, Term
 from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.population.population import Population
-from accountant.budget.population.selection import EVERYONE, FEW, Selection, Subjects, select
+from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
 from accountant.budget.reach import Reach
 from accountant.budget.state import State
 from accountant.ledger.events import to_keep, written
@@ -237,9 +237,7 @@ def work_out(state: State, commands: Iterable[Command]) -> None:
     for one in judged:
         if isinstance(one.subjects, _KEEPING):
             with suppress(Invalid):
-                selection = selected(people, one.subjects)
-                if people.cells <= FEW and not selection.everyone:
-                    selection.outside(people.shape)
+                selected(people, one.subjects)
 
 
 def selected(people: Population, subjects: Subjects | None) -> Selection:

@@ -1,11 +1,12 @@
-"""Few scattered cells of many are picked by their places in the flat array: the same cells, and the
-same sums, as a naive look at each cell finds.
+"""Few scattered cells are picked by their places in the flat array: the same cells, and the same
+sums, as a naive look at each cell finds.
 """
 
 from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +16,17 @@ from accountant.budget.population.selection import Box, Selection, side_of
 
 SHAPE = (23, 29)
 """More cells than are looked at one and all, fewer than are held apart where they are touched."""
+SMALL = (5, 7)
+"""So few that all are looked at where a group is several boxes."""
 
-sides = st.tuples(*(st.sets(st.integers(0, n - 1), min_size=1, max_size=6) for n in SHAPE))
-boxes = sides.map(lambda found: tuple(map(side_of, found)))
+
+def boxes_in(shape: tuple[int, ...]) -> st.SearchStrategy[Box]:
+    """Boxes of up to six positions on a side."""
+    sides = (st.sets(st.integers(0, n - 1), min_size=1, max_size=6) for n in shape)
+    return st.tuples(*sides).map(lambda found: tuple(map(side_of, found)))
+
+
+boxes = boxes_in(SHAPE)
 charges = st.tuples(*[st.integers(0, 50)] * 3)
 
 
@@ -26,17 +35,21 @@ def cells_of(box: Box) -> set[tuple[int, ...]]:
     return set(product(*box))
 
 
-@settings(max_examples=examples(60))
-@given(steps=st.lists(st.tuples(boxes, charges), min_size=1, max_size=8), asked=boxes)
+@pytest.mark.parametrize("shape", [SHAPE, SMALL])
+@settings(max_examples=examples(40))
+@given(data=st.data())
 def test_what_is_added_to_a_box_is_picked_from_its_cells(
-    steps: list[tuple[Box, tuple[int, ...]]], asked: Box
+    shape: tuple[int, int], data: st.DataObject
 ) -> None:
     """Whatever was added where, each picked sum is that of its cell, in row-major order; and what
     is taken back leaves what was there.
     """
-    sums = Sums(3, SHAPE)
-    sums.add(Selection(False, ((range(23), range(28)),)), [0] * 3, [0] * 3)
-    held = dict.fromkeys(product(*map(range, SHAPE)), (0, 0, 0))
+    some = boxes_in(shape)
+    steps = data.draw(st.lists(st.tuples(some, charges), min_size=1, max_size=8))
+    asked = data.draw(some)
+    sums, most = Sums(3, shape), (range(shape[0]), range(shape[1] - 1))
+    sums.add(Selection(False, (most,)), [0] * 3, [0] * 3)  # more than are held apart
+    held = dict.fromkeys(product(*map(range, shape)), (0, 0, 0))
     for box, charge in [*steps, *steps[:1]]:
         sums.add(Selection(False, (box,)), charge, [0] * 3)
         for cell in cells_of(box):

@@ -31,7 +31,7 @@ def add_to_cells(cells: Integers, selection: Selection, column: Sequence[int], s
         by = np.array(column, dtype=_INTEGER)
         if sign < 0:
             by = -by
-        if size > FEW and selection.few and cells.flags.c_contiguous:
+        if selection.few and cells.flags.c_contiguous:
             spots, flat = selection.spots(len(column), cells.shape[1:]), cells.reshape(-1)
             flat[spots] += by.reshape(-1, 1)
             return

@@ -100,9 +100,9 @@ class Held:
         cells = self._cells
         if cells is None or len(selection.boxes) != 1 or self.classes is not None:
             return None
+        if selection.few:
+            return cells.reshape(-1)[selection.spots(self.rows, self.shape)]
         if cells.size > FEW * self.rows:
-            if selection.few:
-                return cells.reshape(-1)[selection.spots(self.rows, self.shape)]
             if size_of(selection) > FEW:
                 return None
         elif not selection.views:

@@ -37,9 +37,9 @@ MAX_WORK: Final = 3_000_000
 """Set members that are looked at: bounds the time of one selection under the ledger's lock."""
 
 FEW: Final = 500
-"""Cells up to which a selection is a mask over all of them. NumPy lets other threads run while it
-picks cells by index or looks for the largest, and then waits for its turn, which takes longer than
-to look at all of so few cells by arithmetic, which does not.
+"""Cells up to which several boxes are a mask over all of them. NumPy lets other threads run while
+it picks many cells by index or looks for the largest, and then waits for its turn, which takes
+longer than to look at all of so few cells by arithmetic, which does not.
 """
 _FAR: Final = 2**62
 """No sum is larger, and none is further below zero."""
