@@ -132,3 +132,15 @@ def test_numbers_are_spelled_in_one_way(number: bytes) -> None:
     body = STORED[at].replace(b'"ttl_seconds":600', b'"ttl_seconds":' + number)
     found = last_replay(BOOK.name, [*STORED[:at], body, *STORED[at + 1 :]]).findings
     assert found[0].sequence == at
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("ask_grant", b'"subjects"'), ("commit_grant", b'"mechanisms"')]
+)
+def test_a_long_field_that_is_null_is_found(kind: str, field: bytes) -> None:
+    """A group, or a list of mechanisms, is left out where there is none: null is not canonical."""
+    named = b'"type":"%b"' % kind.encode()
+    at = next(at for at in PLAIN if named in STORED[at] and field not in STORED[at])
+    body = STORED[at].replace(named, field + b":null," + named)
+    found = last_replay(BOOK.name, [*STORED[:at], body, *STORED[at + 1 :]]).findings
+    assert found[0].sequence == at

@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from typing import Annotated, Any, Final
 
 import orjson
-from msgspec import Raw
+from msgspec import UNSET, Raw, Struct
 from pydantic import ConfigDict, Field, StrictInt, TypeAdapter
 
 from accountant.budget import commands as ask
@@ -279,8 +279,27 @@ def read_plain(document: Mapping[str, Any]) -> ask.Command | None:
         found = {name: readers[name](part) for name, part in document.items() if name != "type"}
     except (ValueError, KeyError, TypeError):
         return None
-    plainly = found.get("ttl_seconds") != ask.DEFAULT_TTL and None not in found.values()
-    return construct(kind, found) if plainly and found.keys() >= required else None
+    return construct(kind, found) if _plainly(found) and found.keys() >= required else None
+
+
+def read_fields(kind: type[ask.Command], stored: Struct) -> ask.Command | None:
+    """Return the command whose fields ``stored`` has, as an event holds them: all that it must
+    have, UNSET those that it may leave out. None if it is not plainly in canonical form.
+    """
+    try:
+        found = {
+            name: reader(part)
+            for name, reader in _FIELDS[kind].items()
+            if (part := getattr(stored, name)) is not UNSET
+        }
+    except (ValueError, KeyError, TypeError):
+        return None
+    return construct(kind, found) if _plainly(found) else None
+
+
+def _plainly(found: Mapping[str, Any]) -> bool:
+    """Return whether no field states its default, which is canonical only if it is left out."""
+    return found.get("ttl_seconds") != ask.DEFAULT_TTL and None not in found.values()
 
 
 def read_mechanisms(document: Any) -> Any:

@@ -12,22 +12,20 @@ left in it. Whatever is not plain is left to ``envelope_of`` (state.py).
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
-from msgspec.structs import asdict
 
 from accountant.budget import commands as ask
 from accountant.budget.commands.envelopes import Envelope
-from accountant.budget.commands.plain import read_plain
-from accountant.ledger.events import to_keep
+from accountant.budget.commands.plain import read_fields
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Plain(Struct, forbid_unknown_fields=True, gc=False, tag_field="type"):
-    """A command. The types say how its fields are spelled; ``read_plain`` says what is valid."""
+    """A command. The types say how its fields are spelled; ``read_fields`` says what is valid."""
 
 
 class _Judged(_Plain, gc=False):
@@ -40,25 +38,29 @@ class _Judged(_Plain, gc=False):
 
 
 class _Ask(_Judged, tag=ask.AskGrant.command, gc=False):
+    kind: ClassVar = ask.AskGrant
     ttl_seconds: int | UnsetType = UNSET
     wait: int | UnsetType = UNSET
 
 
 class _Record(_Judged, tag=ask.RecordInvocations.command, gc=False):
-    pass
+    kind: ClassVar = ask.RecordInvocations
 
 
 class _Commit(_Plain, tag=ask.CommitGrant.command, gc=False):
+    kind: ClassVar = ask.CommitGrant
     grant: str
     mechanisms: Raw | UnsetType = UNSET
 
 
 class _Release(_Plain, tag=ask.ReleaseGrant.command, gc=False):
+    kind: ClassVar = ask.ReleaseGrant
     grant: str
     reason: str | dict[str, str]
 
 
 class _Expire(_Plain, tag=ask.ExpireGrant.command, gc=False):
+    kind: ClassVar = ask.ExpireGrant
     grant: str
 
 
@@ -87,13 +89,12 @@ def asked_in(data: bytes) -> tuple[Envelope, int] | None:
         event = _DECODER.decode(data)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
         return None  # a database may hand out text or nothing at all
-    document = {name: held for name, held in asdict(event.command).items() if held is not UNSET}
-    document["type"] = event.command.__struct_config__.tag
-    if (command := read_plain(document)) is None:
+    stored = event.command
+    if (command := read_fields(stored.kind, stored)) is None:
         return None
     key = None if event.key is UNSET else event.key
     everyone = event.charged_to == "everyone"
     asked = Envelope(event.by, command, key, again=True, everyone=everyone)
-    vars(asked)["canonical"] = to_keep(_ENCODER.encode(event.command))
+    vars(asked)["canonical"] = _ENCODER.encode(stored)
     since = event.time - _EPOCH
     return asked, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
