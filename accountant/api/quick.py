@@ -164,9 +164,7 @@ class Quick:
             fields["ttl_seconds"] = seconds
             if seconds != DEFAULT_TTL:
                 document["ttl_seconds"] = seconds
-        asked = Envelope(by, construct(kind, fields), key, sound=True)
-        vars(asked)["document"] = document
-        return asked
+        return Envelope(by, construct(kind, fields), key, sound=True, shown=document)
 
 
 def _each_once(body: bytes, outline: _Outline) -> bool:

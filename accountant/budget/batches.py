@@ -12,6 +12,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec.structs import replace as changed
+
 from accountant.budget.commands import ITEMS, Batch, BatchKind, BatchPart, Envelope, digest_of
 from accountant.budget.errors import Conflict
 from accountant.budget.outcome import (
@@ -198,9 +200,8 @@ class Gathered(NamedTuple):
         asked, digest = refused.command, digest_of(part.canonical for part in listed)
         if not isinstance(asked, Batch) or (asked.size, asked.digest) != (len(listed), digest):
             raise ValueError(f"the parts from event {self.begins} on are not those of its batch")
-        together = replace(refused, items=tuple(part.command for part in listed))
-        vars(together)["parts"] = listed
-        return together
+        items = tuple(part.command for part in listed)
+        return changed(refused, items=items, shown=None, spelled=None, listed=listed)
 
 
 def _part_in(asked: Envelope) -> BatchPart:

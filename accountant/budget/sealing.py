@@ -7,7 +7,6 @@ clear: purposes that the policy lists, and blank texts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -54,7 +53,7 @@ def seal(
             opened |= {field_of(place, field): one for field, one in texts.items()}
         return Envelope.together(asked.by, parts, asked.key), opened
     if (command := packed(state.population, asked.command)) is not asked.command:
-        asked = replace(asked, command=command)
+        asked = asked.asking(command)
     stated = vars(command)
     for field in FIELDS:
         text = stated.get(field)
@@ -129,7 +128,7 @@ def _again(state: State, asked: Envelope, texts: Texts, before: _Held) -> Envelo
     if isinstance(asked.command, ConfirmChange):
         command, prefix = command.get("confirms", {}), "confirms."
     if (held_so := packed_as(state.population, asked.command, command)) is not asked.command:
-        asked = replace(asked, command=held_so)
+        asked = asked.asking(held_so)
     for field in FIELDS:
         text, held = getattr(asked.command, field, None), command.get(field)
         if not isinstance(text, str) or not isinstance(held, dict):
@@ -148,9 +147,7 @@ def _with(asked: Envelope, digests: Mapping[str, str]) -> Envelope:
         shown[field] = held = {"sealed": digest}
         fields[field] = construct(Sealed, held)
     command = construct(type(asked.command), fields)
-    sound = asked.sound or "canonical" in vars(asked)  # a digest is valid in an event
-    other = Envelope(asked.by, command, asked.key, asked.items, sound)
-    vars(other)["document"] = shown
-    if sound:
-        vars(other)["canonical"] = to_keep(written(shown))
-    return other
+    sound = asked.sound or asked.spelled is not None  # a digest is valid in an event
+    spelled = to_keep(written(shown)) if sound else None
+    about = asked.by, command, asked.key, asked.items, sound
+    return Envelope(*about, shown=shown, spelled=spelled)

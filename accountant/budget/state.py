@@ -505,9 +505,15 @@ def envelope_of(event: Event) -> Envelope:
     document, listed = body["command"], event.type in (REFUSED, PART)
     if not listed and (command := read_plain(document)) is not None:
         everyone = body.get("charged_to") == "everyone"
-        asked = Envelope(event.by, command, body.get("key"), again=True, everyone=everyone)
-        vars(asked).update(document=document, canonical=to_keep(written(document)))
-        return asked
+        return Envelope(
+            event.by,
+            command,
+            body.get("key"),
+            again=True,
+            everyone=everyone,
+            shown=document,
+            spelled=to_keep(written(document)),
+        )
     items = map(command_from_json, body["items"] if listed else ())
     everyone, command = body.get("charged_to") == "everyone", command_from_json(document)
     about = event.by, command, body.get("key"), tuple(items)

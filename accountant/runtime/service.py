@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -191,7 +190,7 @@ class Service(Reader):
                 )
         facts = {name: one.facts() for name, one in known.items() if one is not None}
         command = asked.command.model_copy(update=facts)
-        return replace(asked, command=command)
+        return asked.asking(command)
 
     def _to_confirm(self, ledger: str, number: int, *, recovering: bool) -> Proposal:
         proposal, _ = self.proposal(ledger, number)

@@ -6,12 +6,13 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from hashlib import sha256
 from operator import or_
 from typing import Annotated, Any, ClassVar, Final, Literal
 
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 from pydantic import (
     BaseModel,
     Discriminator,
@@ -146,8 +147,7 @@ def command_from_json(body: dict[str, Any]) -> Command:
     return kind.model_validate(fields, context=STORED)
 
 
-@dataclass(frozen=True, init=False)
-class Envelope:
+class Envelope(Struct, frozen=True, eq=False, gc=False):
     """A command with the name of its client, and the idempotency key, if any. A batch that a client
     sends has ``items``; one that is read back may have none: they stand in the following events.
     """
@@ -156,53 +156,65 @@ class Envelope:
     command: Command
     key: str | None = None
     items: tuple[Command, ...] = ()
-    sound: bool = field(default=False, compare=False)
+    sound: bool = False
     """Its ``document`` was given, and is known to be valid in an event."""
-    again: bool = field(default=False, compare=False)
+    again: bool = False
     """It is decided again from its event, which says whether it was charged to ``everyone``."""
-    everyone: bool = field(default=False, compare=False)
-    charges: bool = field(default=True, compare=False)
+    everyone: bool = False
+    charges: bool = True
     """Ancestors that become known are charged with what was used (budget/ancestors.py). An event of
     a version before 0.3 says nothing of that."""
+    shown: dict[str, Any] | None = None
+    """Its ``document``, as soon as it is known."""
+    spelled: bytes | None = None
+    """Its ``canonical`` bytes, as soon as they are known."""
+    listed: tuple[Envelope, ...] | None = None
+    """Its ``parts``, as soon as they are known."""
 
-    def __init__(
-        self,
-        by: str,
-        command: Command,
-        key: str | None = None,
-        items: tuple[Command, ...] = (),
-        sound: bool = False,
-        again: bool = False,
-        everyone: bool = False,
-        charges: bool = True,
-    ) -> None:
-        held = vars(self)  # each request makes two: this takes a third of the time
-        held["by"], held["command"], held["key"], held["items"] = by, command, key, items
-        held["sound"], held["again"], held["everyone"] = sound, again, everyone
-        held["charges"] = charges
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Envelope):
+            return NotImplemented
+        mine = self.by, self.command, self.key, self.items
+        return mine == (other.by, other.command, other.key, other.items)
+
+    __ne__ = object.__ne__  # the structure's own would look at all fields
+    __hash__ = None  # type: ignore[assignment] # nobody looks one up
 
     @classmethod
     def together(cls, by: str, parts: Sequence[Envelope], key: str | None) -> Envelope:
         """Make one batch of single requests by ``by``. Raises Invalid if they cannot be one."""
         items = tuple(part.command for part in parts)
-        asked = cls(by, batch_of(items, (part.canonical for part in parts)), key, items)
-        vars(asked)["parts"] = tuple(parts)
-        return asked
+        batch = batch_of(items, (part.canonical for part in parts))
+        return cls(by, batch, key, items, listed=tuple(parts))
 
-    @cached_property
+    def asking(self, command: Command) -> Envelope:
+        """Return the same request for another command."""
+        return replace(self, command=command, shown=None, spelled=None, listed=None)
+
+    @property
     def parts(self) -> tuple[Envelope, ...]:
         """The items of a batch as single requests, which keep their documents."""
-        return tuple(Envelope(self.by, item, again=self.again) for item in self.items)
+        if (found := self.listed) is None:
+            found = tuple(Envelope(self.by, item, again=self.again) for item in self.items)
+            force_setattr(self, "listed", found)
+        return found
 
-    @cached_property
+    @property
     def document(self) -> dict[str, Any]:
         """The command as events hold it."""
-        return self.command.to_json()
+        if (found := self.shown) is None:
+            found = self.command.to_json()
+            force_setattr(self, "shown", found)
+        return found
 
-    @cached_property
+    @property
     def canonical(self) -> bytes:
         """Its canonical bytes."""
-        return to_keep(written(self.document) if self.sound else canonical(self.document))
+        if (found := self.spelled) is None:
+            document = self.document
+            found = to_keep(written(document) if self.sound else canonical(document))
+            force_setattr(self, "spelled", found)
+        return found
 
     @property
     def fingerprint(self) -> bytes:

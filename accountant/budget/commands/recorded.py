@@ -93,8 +93,7 @@ def asked_in(data: bytes) -> tuple[Envelope, int] | None:
     if (command := read_fields(stored.kind, stored)) is None:
         return None
     key = None if event.key is UNSET else event.key
-    everyone = event.charged_to == "everyone"
-    asked = Envelope(event.by, command, key, again=True, everyone=everyone)
-    vars(asked)["canonical"] = _ENCODER.encode(stored)
+    everyone, spelled = event.charged_to == "everyone", _ENCODER.encode(stored)
+    asked = Envelope(event.by, command, key, again=True, everyone=everyone, spelled=spelled)
     since = event.time - _EPOCH
     return asked, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

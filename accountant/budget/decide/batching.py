@@ -199,9 +199,8 @@ def _refused(
 def _part_of(asked: Envelope, batch: Batch, first: int, items: Sequence[Envelope]) -> Envelope:
     """Return what asks for the part of a batch that holds ``items``, from place ``first`` on."""
     command = BatchPart(size=batch.size, digest=batch.digest, first=first)
-    each = Envelope(asked.by, command, None, tuple(item.command for item in items))
-    vars(each)["parts"] = tuple(items)
-    return each
+    commands = tuple(item.command for item in items)
+    return Envelope(asked.by, command, None, commands, listed=tuple(items))
 
 
 BATCHES: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Outcome]]]] = {

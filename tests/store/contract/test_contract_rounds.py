@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -161,7 +160,7 @@ def test_a_poison_command_in_a_crowd_fails_alone(
     ways = {"decide": failing, "apply": halfway}
     monkeypatch.setattr(f"accountant.runtime.unit_of_work.{where}", ways[where])
     asked = grants("k", *["0.01"] * size)
-    asked[at] = replace(asked[at], key="poison")
+    asked[at] = Envelope(asked[at].by, asked[at].command, "poison")
     before = len(made.stored())
     told = together(made.service, asked)
     assert isinstance(told.pop(at), ZeroDivisionError)
