@@ -269,7 +269,7 @@ class _Lists:
             charges = self.numbers(self.charges, [charge for _, charge in per])
             return tuple(zip([unit for unit, _ in per], charges, strict=True))
 
-        return [self.per.setdefault(row(per), len(self.per)) for per in bills]
+        return self.numbers(self.per, bills, row)
 
     def rows(self) -> dict[str, Any]:
         """Return the lists, as fields of the head. Charges come first: they number axes."""
@@ -309,7 +309,7 @@ def _head(
         opened += _grant_rows(few, numbers, lists)
         breathe()
     commands = b"\n".join(lists.commands)
-    head = Head(
+    head = Head.model_construct(  # ``load`` checks what it reads
         ledger=state.ledger,
         sequence=state.sequence,
         time=state.time,
