@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from copy import copy
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
@@ -236,8 +235,10 @@ def work_out(state: State, commands: Iterable[Command]) -> None:
             costs_on(terms, one.mechanisms)
     for one in judged:
         if isinstance(one.subjects, _KEEPING):
-            with suppress(Invalid):
+            try:
                 selected(people, one.subjects)
+            except Invalid:
+                continue
 
 
 def selected(people: Population, subjects: Subjects | None) -> Selection:
