@@ -87,6 +87,7 @@ def deciding(_: Path) -> list[dict[str, Any]]:
     """Seal, price, decide and fold a grant, write its bytes and hash its leaf: requests that
     repeat and such as were never seen, on one cell and on 10^4, at 10^2 and 10^5 past events.
     """
+    memory.collect_rarely()  # as the service does
     rows: list[dict[str, Any]] = []
     for cells, values in ((1, 1), (10_000, 100)):
         state, taken = ledger(values), dict[tuple[int, bool], float]()
