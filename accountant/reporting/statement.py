@@ -147,8 +147,9 @@ def scopes(state: State, only: str | None = None) -> list[Counted]:
             continue
         epoch = adopted.epochs[rule.id]
         inside = [name for name, one in datasets if rule.scope.holds(one)]
-        keys = [account_key(rule, epoch.number, name, "") for name in inside if not rule.per]
         compared = {ALL} if rule.across else set(inside)
+        named = inside[:1] if rule.across else inside  # across them, all have one account
+        keys = [account_key(rule, epoch.number, name, "") for name in named if not rule.per]
         keys += [key for key in sorted(used[rule.id, epoch.number]) if key.dataset in compared]
         found |= {key: Counted(rule, epoch, key) for key in keys}
     return list(found.values())

@@ -93,6 +93,26 @@ def test_a_smaller_limit_is_over_at_once_and_needs_one_person(desk: Desk) -> Non
     assert tried(desk, Change("a", "1")).same
 
 
+def test_each_limit_beside_is_told_as_if_it_were_the_one_tried(desk: Desk) -> None:
+    """What a limit beside the one that is tried would leave, and when nothing would be left, is
+    what its own page says; with a delta and a window that were typed, and on all data together.
+    """
+    used(desk)
+    every = (Change("a", "3"), Change("all", "4.50"), Change("a", "2", "1e-7", "60d"))
+    for change in every:
+        found = tried(desk, change)
+        assert [one.name for one in found.rungs].count("tried") == 1
+        for rung in found.rungs:
+            own = tried(desk, change._replace(epsilon=rung.limit))
+            if rung.name == "in force":
+                own = tried(desk, Change(change.rule))
+            assert own.focus is not None
+            assert own.focus.then is not None
+            there = own.focus.then
+            assert (rung.total, rung.usual) == (there.total, own.usual_then), rung.limit
+            assert (rung.limit, rung.paces) == (there.limit, there.paces)
+
+
 def test_a_window_begins_anew_and_takes_two_people(desk: Desk) -> None:
     """Other windows, refreshes and deltas are policies like any other."""
     used(desk)

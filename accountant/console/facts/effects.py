@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -74,11 +74,13 @@ class Moved(NamedTuple):
         return Decimal(0 if self.then is None else self.then.remaining)
 
 
-def moved(page: Page, then: Adopted, only: Container[str] | None = None) -> list[Moved]:
-    """Return each limit on each account now and then, the new policy's order first; of some rules
-    ``only``.
+def moved(
+    page: Page, limits: Iterable[Counted], then: Adopted, only: Container[str] | None = None
+) -> list[Moved]:
+    """Return each limit on each account now, of which all are in ``limits``, and then, the new
+    policy's order first; of some rules ``only``.
     """
-    before = {_name(one.key): one for one in scopes(page.followed.state)}
+    before = {_name(one.key): one for one in limits}
     after = {_name(one.key): one for one in scopes(then.state)}
     found = []
     for name in (*after, *(one for one in before if one not in after)):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accountant.budget.commands import AdoptPolicy, Envelope
 from accountant.budget.decide.adopting import adopt_policy
@@ -21,7 +22,7 @@ from accountant.budget.errors import Conflict, Problem
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.rules.limit import LimitRule
-from accountant.budget.state import State
+from accountant.budget.state import AccountKey, Counted, State
 from accountant.budget.trials.backtest import CONFIRMED
 from accountant.console.facts.accounts import UsualFacts, forecast_of, usual
 from accountant.console.facts.adopting import Adopted, adopted
@@ -127,6 +128,7 @@ def what_if(page: Page, change: Change | None = None, text: str = "", account: s
     """
     state = page.followed.state
     found: Tried | Mistake | None = None
+    limits = scopes(state)
     if state.population is None or state.adopted is None:
         if change is not None or text:
             found = Mistake("No policy is in force, so nothing can be compared with one.")
@@ -134,11 +136,11 @@ def what_if(page: Page, change: Change | None = None, text: str = "", account: s
     if text or change is not None:
         try:
             text = text or changed(state.adopted.policy, change or Change(""))
-            found = _tried(page, text, change, account)
+            found = _tried(page, limits, text, change, account)
         except Problem as problem:
             detail = problem.detail
             found = Mistake(detail if change is None else _of_the_limit(detail))
-    return WhatIf(state.ledger, state.adopted.sequence, tuple(_limits(state)), found)
+    return WhatIf(state.ledger, state.adopted.sequence, tuple(_limits(state, limits)), found)
 
 
 def _of_the_limit(detail: str) -> str:
@@ -149,9 +151,9 @@ def _of_the_limit(detail: str) -> str:
     return f"{found['field']} {found['why']}" if found else detail
 
 
-def _limits(state: State) -> Iterator[Limits]:
+def _limits(state: State, limits: Iterable[Counted]) -> Iterator[Limits]:
     names = defaultdict[str, set[str]](set)
-    for one in scopes(state):
+    for one in limits:
         names[one.rule.id].add(one.key.dataset)
     for rule in state.adopted.policy.limits if state.adopted else ():
         limit = rule.limit
@@ -164,7 +166,9 @@ def _limits(state: State) -> Iterator[Limits]:
         )
 
 
-def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried | Mistake:
+def _tried(
+    page: Page, limits: list[Counted], text: str, change: Change | None, account: str
+) -> Tried | Mistake:
     if change is None and len(text) > MOST_TEXT:
         return Mistake(f"The policy has {len(text):,} characters; the most is {MOST_TEXT:,}.")
     state, activity = page.followed.state, page.followed.activity
@@ -174,15 +178,15 @@ def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried 
     copy = state.frozen(page.now, requests=False)
     loosens, closes = _judged(copy, policy, page.now)
     then = adopted(page, policy, copy)
-    heavy = _cells(state) > MOST_CELLS
+    heavy = _cells(state, limits) > MOST_CELLS
     rules = {one.rule for one in differences(before.policy, policy)} if heavy else None
-    each = moved(page, then, rules)
+    each = moved(page, limits, then, rules)
     diff = tuple(differences(before.policy, policy, state.population))[:MOST_LIMITS]
     kept = [one for one in each if one.changes]
     about = _focus(each, change, account)
     focus = None if about is None else effect_of(page, about)
     data = focus.dataset if focus is not None else "*"
-    return Tried(
+    found = Tried(
         text=text,
         digest=digest,
         same=policy == before.policy,
@@ -196,17 +200,20 @@ def _tried(page: Page, text: str, change: Change | None, account: str) -> Tried 
         usual_then=usual(then.state, activity, data, page.now),
         usual_of=data,
         focus=focus,
-        rungs=tuple(_rungs(page, change, focus)) if change and focus and not heavy else (),
+        rungs=(),
         binding=_binding(then, focus),
         points=_points(page, focus),
-        forecast=_forecast(page, focus),
+        forecast=_forecast(page, about),
     )
+    if change is None or about is None or heavy:
+        return found
+    return replace(found, rungs=tuple(_rungs(page, change, about, found)))
 
 
-def _cells(state: State) -> int:
+def _cells(state: State, limits: list[Counted]) -> int:
     """Return how many sums the accounts of the limits have."""
     each = state.people().cells if state.classes is None else state.classes.count
-    return each * len(scopes(state))
+    return each * len(limits)
 
 
 def _judged(state: State, policy: Policy, now: int) -> tuple[list[str], str]:
@@ -235,36 +242,63 @@ def _focus(each: list[Moved], change: Change | None, account: str) -> Moved | No
     return min(named, key=lambda one: one.left, default=None)
 
 
-def _rungs(page: Page, change: Change, focus: Effect) -> Iterator[Rung]:
-    """Yield other limits beside the one that is tried, the smallest first."""
-    state = page.followed.state
-    before = state.adopted
-    if before is None or focus.now is None or focus.then is None:
+def _rungs(page: Page, change: Change, about: Moved, found: Tried) -> Iterator[Rung]:
+    """Yield other limits beside the one that is tried, the smallest first. What that one would
+    leave, and what the one in force leaves, is known already.
+    """
+    before, was, becomes = page.followed.state.adopted, about.was, about.becomes
+    now, then = about.now, about.then
+    if before is None or was is None or becomes is None or now is None or then is None:
         return
-    tried, in_force = Decimal(focus.then.limit), Decimal(focus.now.limit)
+    in_force, tried = was.rule.limit.epsilon, becomes.rule.limit.epsilon
     for amount in ladder(in_force, tried):
-        name = "tried" if amount == tried else "in force" if amount == in_force else ""
-        other = change._replace(epsilon=f"{amount:f}")
-        text = changed(before.policy, Change(change.rule) if name == "in force" else other)
-        try:
-            policy, _ = parse_policy(text)
-            then = adopted(page, policy, state.frozen(page.now, requests=False))
-        except Problem:
-            continue
-        there = scopes(then.state, focus.rule)
-        counted = next((one for one in there if one.key.dataset == focus.dataset), None)
-        if counted is None:
-            continue
-        total = then.balance(counted)
-        paces = () if counted.epoch.window else focus.now.paces
-        yield Rung(
-            f"{amount:f}",
-            name,
-            text,
-            total,
-            usual(then.state, page.followed.activity, focus.dataset, page.now),
-            carried_on(paces, total.remaining, page.now),
-        )
+        if amount == tried:
+            yield _rung(page, found, "tried", found.text, _Left(becomes, then, found.usual_then))
+        elif amount == in_force:
+            text = changed(before.policy, Change(change.rule))
+            yield _rung(page, found, "in force", text, _Left(was, now, found.usual_now))
+        else:
+            text = changed(before.policy, change._replace(epsilon=f"{amount:f}"))
+            left = _left(page, text, becomes.key)
+            if left is not None:
+                yield _rung(page, found, "", text, left)
+
+
+class _Left(NamedTuple):
+    """A limit on an account, and what it leaves."""
+
+    counted: Counted
+    total: Balance
+    usual: UsualFacts | None
+
+
+def _left(page: Page, text: str, key: AccountKey) -> _Left | None:
+    """Return what the policy of a text would leave of the limit that counts in an account, which
+    has another epoch there; None if it cannot be adopted.
+    """
+    state = page.followed.state
+    try:
+        policy, _ = parse_policy(text)
+        then = adopted(page, policy, state.frozen(page.now, requests=False))
+    except Problem:
+        return None
+    there = then.state.adopted
+    rule = None if there is None else there.rule(key.rule)
+    if there is None or rule is None:
+        return None
+    epoch = there.epochs[key.rule]
+    counted = Counted(rule, epoch, key._replace(epoch=epoch.number))
+    most = usual(then.state, page.followed.activity, key.dataset, page.now)
+    return _Left(counted, then.balance(counted), most)
+
+
+def _rung(page: Page, found: Tried, name: str, text: str, left: _Left) -> Rung:
+    """Return another limit beside the one that is tried, used as fast as that in force was."""
+    now = found.focus.now if found.focus is not None else None
+    paces = now.paces if now is not None and left.counted.epoch.window is None else ()
+    limit = f"{left.counted.rule.limit.epsilon.normalize():f}"
+    lasts = carried_on(paces, left.total.remaining, page.now)
+    return Rung(limit, name, text, left.total, left.usual, lasts)
 
 
 def _binding(then: Adopted, focus: Effect | None) -> Binding | None:
@@ -305,10 +339,7 @@ def _points(page: Page, focus: Effect | None) -> tuple[PointFacts, ...]:
     return (*points, last)
 
 
-def _forecast(page: Page, focus: Effect | None) -> Forecast | None:
-    if focus is None or focus.now is None:
+def _forecast(page: Page, about: Moved | None) -> Forecast | None:
+    if about is None or about.was is None or about.now is None:
         return None
-    for one in scopes(page.followed.state, focus.rule):
-        if one.key.dataset == focus.dataset:
-            return forecast_of(page, one, focus.now.total)
-    return None
+    return forecast_of(page, about.was, about.now)
