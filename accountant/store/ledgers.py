@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-from sqlalchemy import URL, Connection, Engine, make_url
+from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from accountant.ledger.merkle import Tree
 from accountant.store import Moved, StoreError, Unknown, translated
@@ -84,6 +85,11 @@ def shown(url: str) -> str:
     return parsed(url).render_as_string(hide_password=True)
 
 
+def _closed(_: Any, entry: ConnectionPoolEntry) -> None:
+    """Close a connection that is given back: its pool is not looked at any more."""
+    entry.invalidate()
+
+
 class Ledgers(Queries):
     """All ledgers of the database at a URL. ``Ledgers(url)`` makes a ``Sqlite`` or a ``Postgres``.
 
@@ -95,6 +101,7 @@ class Ledgers(Queries):
     _reader: Engine
     _writer: Engine
     erased = False  # Erased texts may still be in the database's own files
+    closed = False
 
     def __new__(cls, url: str) -> Self:  # noqa: D102 chooses a subclass, as pathlib.Path does
         kind: type[Any] = cls
@@ -154,9 +161,13 @@ class Ledgers(Queries):
         return True
 
     def close(self) -> None:
-        """Close every connection. Raises TimeoutError if another process keeps the database."""
-        self._reader.dispose()
-        self._writer.dispose()
+        """Close every connection; one that a thread still has, or opens later, as soon as it is
+        given back. Raises TimeoutError if another process keeps the database.
+        """
+        self.closed = True
+        for engine in (self._reader, self._writer):
+            event.listen(engine, "checkin", _closed)
+            engine.dispose()
 
     # -- provided by each engine, for ``Writing`` to call ----------------------------------------
 

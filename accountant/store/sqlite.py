@@ -142,7 +142,7 @@ class Sqlite(Ledgers):
         try:
             yield connection
         finally:
-            if connection.in_transaction() or raw(connection).in_transaction:
+            if self.closed or connection.in_transaction() or raw(connection).in_transaction:
                 self._let_go()
 
     def _let_go(self) -> None:
