@@ -48,7 +48,10 @@ _MOST_SUMS: Final = 1_000_000
 """Sums of cells in all accounts up to which a state is kept; each has some hundred bytes."""
 _OFTEN: Final = 200
 """Events that are read before the time is looked at."""
-_LOWER: Final = 10
+_LOWER: Final = 15
+"""How much later than the service the process gets its turn (``nice``): later than the one that
+makes pages, for which somebody waits.
+"""
 
 
 class Asked(NamedTuple):
