@@ -14,7 +14,7 @@ from accountant.cli.progress import progress
 from accountant.reporting import files
 from accountant.reporting.checklist import checklist as nist_checklist
 from accountant.reporting.filing import file_report
-from accountant.reporting.making import Made
+from accountant.reporting.making import Made, likely_place
 from accountant.reporting.periods.making import FORMATS, AskedReport, events_read, facts_of
 from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.rendering import set_in, written
@@ -82,8 +82,7 @@ def _now(service: Service, population: str, published: Signed | None, form: str)
     if form not in files.FORMATS:
         text = f"unknown report format {form!r}: html, json or csv; pdf of a period (--month)"
         raise Invalid("unknown-format", text)
-    found = files.rendered(files.report_of(service.ledgers, population, published), form)
-    return found.encode()
+    return files.rendered(_report(service, population, published), form).encode()
 
 
 def _period(
@@ -96,7 +95,8 @@ def _period(
         size = events_read(service.ledgers, population, asked)
         task = bars.add_task("reading events", total=size)
         advance = partial(bars.advance, task)
-        facts = facts_of(service.ledgers, population, asked, published, advance)
+        likely = likely_place(service, population, asked)
+        facts = facts_of(service.ledgers, population, asked, published, advance, likely)
         bars.update(task, description=f"writing {form}", completed=size)
         return written(facts, form), facts.head.events
 
@@ -111,7 +111,7 @@ def registry(
 ) -> None:
     """Write a draft for the public registry of deployments of differential privacy, as YAML."""
     with common.local_service() as service:
-        text = registry_entry(_report(service, population), dataset)
+        text = registry_entry(_known_report(service, population), dataset)
     _put(text.encode(), to)
 
 
@@ -127,14 +127,22 @@ def checklist(
     if form not in ("html", "pdf"):
         raise Invalid("unknown-format", f"unknown format {form!r}: html or pdf")
     with common.local_service() as service:
-        data = set_in(nist_checklist(_report(service, population)), form)
+        data = set_in(nist_checklist(_known_report(service, population)), form)
     _put(data, to)
 
 
-def _report(service: Service, population: str) -> Report:
+def _known_report(service: Service, population: str) -> Report:
     service.known(population)
     published = common.publisher_of(service).last_published(population)
-    return files.report_of(service.ledgers, population, published)
+    return _report(service, population, published)
+
+
+def _report(service: Service, population: str, published: Signed | None) -> Report:
+    """Return the compliance report, for which every event is read."""
+    with progress() as bars:
+        task = bars.add_task("reading events", total=service.ledgers.head(population).size)
+        advance = partial(bars.advance, task)
+        return files.report_of(service.ledgers, population, published, progress=advance)
 
 
 def _put(data: bytes, to: Path | None) -> None:
