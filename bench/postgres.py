@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -73,6 +74,8 @@ class Server:
     app: str = field(default_factory=lambda: f"{secrets.token_hex(12)}/@:%")
     """Passwords; the last one as people choose them."""
     _process: subprocess.Popen[bytes] | None = None
+    _gone: int = -1
+    """Is at its end once nobody is left who has the other one: the server and all its children."""
 
     @property
     def major(self) -> int:
@@ -134,13 +137,13 @@ class Server:
             self._process.wait(_PATIENCE)
 
     def kill(self) -> None:
-        """Kills the postmaster; its children notice and leave."""
+        """Kills the postmaster, and waits until its children have noticed and left: until then they
+        answer those who are connected, and a start would be refused.
+        """
         if self._process is not None:
             self._process.kill()
             self._process.wait(_PATIENCE)
-            deadline = time.monotonic() + _PATIENCE  # until then a start would be refused
-            while self._answers() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            select.select([self._gone], [], [], _PATIENCE)
 
     def initialise(self) -> None:
         """Makes the cluster and the roles."""
@@ -174,7 +177,9 @@ class Server:
         if os.getuid() == 0:
             nobody = getpwnam("nobody")
             user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-        with (self.folder / "log").open("ab") as log:
+        self._forget()
+        self._gone, theirs = os.pipe()
+        with (self.folder / "log").open("ab") as log, open(theirs, "wb"):
             return subprocess.Popen(  # noqa: S603 (our own words)
                 command,
                 cwd=self.folder,
@@ -183,12 +188,14 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us alone
+                pass_fds=[theirs],
                 **user,
             )
 
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+    def _forget(self) -> None:
+        if self._gone >= 0:
+            os.close(self._gone)
+        self._gone = -1
 
 
 @contextmanager
@@ -209,6 +216,7 @@ def server() -> Iterator[Server]:
         yield made
     finally:
         made.stop(immediate=True)
+        made._forget()
         shutil.rmtree(folder, ignore_errors=True)
         watcher.communicate()
 
