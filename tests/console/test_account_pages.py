@@ -97,6 +97,48 @@ def test_a_dataset_without_a_limit_of_its_own_stands_under_that_on_all(desk: Des
     assert (listed(desk).total, listed(desk).unlimited) == (4, 1)
 
 
+def test_rules_on_all_data_together_are_told_there_only(desk: Desk) -> None:
+    """A threshold stands where its limit does; where no limit covers all data, that is said."""
+    rules = "  - {id: a, datasets: d, limit: {epsilon: 3}}\n  - {id: near, of: a, at: 80%}\n"
+    desk.hospital(rules)
+    desk.dataset("e")
+    for dataset, shown in (("d", {"a", "near"}), ("e", set()), ("*", set())):
+        policy = facts(desk, dataset).policy
+        assert policy is not None
+        assert {one.id for one in policy.rules} == shown
+    assert words.lede(facts(desk, "*")).endswith("no limit of the policy covers it.")
+
+
+def test_a_pace_begins_with_the_limit(desk: Desk) -> None:
+    """A limit of a month that was adopted within it has no pace before a day has passed, and then
+    one since its adoption; in the next month the pace is that of the month.
+    """
+    desk.hospital("  - {id: a, limit: {epsilon: 1}, refresh: monthly}\n")
+    now = datetime.fromtimestamp(desk.clock.now / SECOND, UTC)
+    assert now.day > 2, "the clock of tests begins within a month"
+
+    def pace() -> tuple[str | None, str]:
+        limit = facts(desk).limit
+        assert limit is not None
+        return limit.forecast.paces[0].a_day, limit.forecast.why
+
+    assert pace() == (None, "nothing was spent yet")
+    desk.forward(60)
+    desk.record(laplace("0.25"))
+    assert pace() == (None, "it has counted for less than a day")
+    desk.forward(2 * DAY)
+    a_day, _ = pace()
+    assert a_day is not None
+    assert float(a_day) == pytest.approx(0.125, rel=1e-3)
+    desk.forward((31 - now.day) * DAY)
+    desk.record(laplace("0.5"))
+    begun = datetime.fromtimestamp(desk.clock.now / SECOND, UTC)
+    since = begun - begun.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    a_day, _ = pace()
+    assert a_day is not None
+    assert float(a_day) == pytest.approx(0.5 / (since.total_seconds() / DAY), rel=1e-3)
+
+
 def test_every_limit_that_a_request_has_to_fit_is_there(desk: Desk) -> None:
     """Other limits are listed with what is left, and have pages of their own; parts of clients are
     told apart; a limit that is about some people shows these only.

@@ -78,6 +78,26 @@ def test_the_account_of_training_has_numbers(made: World) -> None:
     assert " 0.727 " in listed  # what it adds to the 1.186 at which the line of order 10 begins
 
 
+def test_open_grants_of_training_are_not_without_a_bound(made: World) -> None:
+    """In the list of open grants, and on all data together, which no limit covers."""
+    browser = signed_in(made)
+    said = texts(browser.get("/console/fair/grants"))
+    assert "none by itself" in said
+    assert "no bound" not in said
+    together = texts(browser.get("/console/fair/accounts/*"))
+    assert "no bound reserved" not in together
+
+
+def test_where_training_went_says_what_belongs_to_nobody(made: World) -> None:
+    """Parts add up to less than what is spent, by the amount at which the line begins."""
+    tree = {"kind": "tree_aggregation", "sensitivity": {"l2": "1"}, "scale": "40", "leaves": [8]}
+    assert made.post("/grants", ask(tree)).status_code == 201
+    said = texts(signed_in(made).get("/console/fair/accounts/d"))
+    assert "What is spent is at 1.186 before the first charge; that part belongs to" in said
+    assert "tree aggregation" in said
+    assert "tree_aggregation" not in said
+
+
 @pytest.mark.parametrize(
     ("stated", "said"),
     [

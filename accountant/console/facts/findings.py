@@ -70,12 +70,15 @@ def findings(page: Page) -> Findings:
 
 
 class Open(Struct, frozen=True):
-    """An open grant: since when, until when, and what it holds."""
+    """An open grant: since when, until when, and what it holds. ``bounded``: in some currency, if
+    not in epsilon.
+    """
 
     id: str
     client: str
     dataset: str
     epsilon: str
+    bounded: bool
     opened: str
     expires: str
     session: bool
@@ -99,6 +102,7 @@ def open_grants(page: Page, most: int = 200) -> OpenGrants:
             if isinstance(one.on.spelled, str)
             else ", ".join(one.on.spelled),
             epsilon=one.total.amount(Currency.EPSILON),
+            bounded=one.total.is_bounded,
             opened=rfc3339(one.opened),
             expires=rfc3339(one.expires),
             session=bool(one.session),

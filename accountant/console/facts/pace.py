@@ -68,6 +68,8 @@ def forecast(points: Sequence[PointFacts], use: Use, now: int) -> Forecast:
     # Epochs, and stamps, which all are of one length, ascend.
     first = bisect_left(points, (use.epoch, start), key=lambda one: (one.epoch, one.time))
     found = points[first : bisect_right(points, use.epoch, key=lambda one: one.epoch)]
+    if not first or points[first - 1].epoch != use.epoch:
+        start = ""  # the limit began within the period: what it counts did, too
     each = [_pace(found, use, days, now, start) for days in (LONG, SHORT)]
     end = use.period.end if use.period else None
     if end is not None:  # before any date counts, it begins anew
@@ -97,10 +99,10 @@ def _why(points: Sequence[PointFacts], pace: Pace, use: Use) -> str:
         return ""
     if use.rolling:
         return "it comes back with time"
-    if not points:
+    if not points or not _number(use.spent):
         return "nothing was spent yet"
     if pace.a_day is None:
-        return "it was counted for less than a day"
+        return "it has counted for less than a day"
     if float(pace.a_day) == 0:
         return f"nothing was spent in {LONG} days"
     return "not before it refills" if use.period else "not within a hundred years"

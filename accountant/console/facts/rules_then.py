@@ -14,6 +14,7 @@ from accountant.budget.facts import stated_by
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.rules.base import Rule, Scoped
+from accountant.budget.rules.threshold import ThresholdRule
 from accountant.ledger.events import Event, rfc3339
 from accountant.reporting.words import rule_in_words
 
@@ -79,9 +80,16 @@ def policy_then(
     rules = [
         RuleThen(rule.id, rule_in_words(rule, people), *since[rule.id])
         for rule in policy.rules
-        if _is_about(rule, there)
+        if _is_about(_limit_of(rule, policy), there)
     ]
     return PolicyThen(*head, tuple(rules))
+
+
+def _limit_of(rule: Rule, policy: Policy) -> Rule:
+    """Return the limit of a threshold, which says on which data it fires; any other rule itself."""
+    if not isinstance(rule, ThresholdRule):
+        return rule
+    return next((one for one in policy.limits if one.id == rule.of), rule)
 
 
 def _is_about(rule: Rule, dataset: Dataset | None) -> bool:

@@ -161,7 +161,7 @@ def _admitted(event: Event) -> Told:
 def _policy(event: Event) -> Told:
     policy, loosens = event.body["command"]["policy"]["policy"], event.body.get("loosens")
     text = f"{_by_two(event)} adopted the policy {policy}"
-    text += f", which loosens {' and '.join(loosens)}." if loosens else "."
+    text += f". That loosens what is promised: {'; '.join(loosens)}." if loosens else "."
     return "info", "proposal", "Policy", text
 
 

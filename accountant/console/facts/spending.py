@@ -16,7 +16,7 @@ from accountant.console.facts.parts import Part, laid_out
 from accountant.reporting.counting import Basis
 from accountant.reporting.history import History
 from accountant.reporting.model import basis_under
-from accountant.reporting.schema import Usage
+from accountant.reporting.schema import Usage, as_number
 from accountant.reporting.words import sums_of
 
 MOST: Final = 8
@@ -31,12 +31,14 @@ class Heading(Struct, frozen=True):
 
 
 class Spending(Struct, frozen=True):
-    """``sums``: what adds up, in words; ``adds``: each charge raises what is spent by its part;
-    ``several``: a charge on several datasets stands in each.
+    """``sums``: what adds up, in words; ``adds``: each charge raises what is spent by its part, and
+    before the first one that is at ``starts_at``, "" for zero; ``several``: a charge on several
+    datasets stands in each.
     """
 
     sums: str
     adds: bool
+    starts_at: str
     several: bool
     headings: tuple[Heading, ...]
 
@@ -62,6 +64,7 @@ def spending(state: State, history: History, dataset: str, counted: Counted | No
     return Spending(
         sums=sums_of(basis.measure.currency),
         adds=not basis.capped,
+        starts_at="" if as_number(basis.starts_at or "0") == 0 else basis.starts_at or "",
         several=dataset == ALL and len(state.datasets) > 1,
         headings=tuple(headings),
     )
@@ -71,6 +74,8 @@ def _parts(usages: Sequence[Usage], heading: str) -> Iterable[Part]:
     unnamed = {"purpose": "no purpose was stated", "kind": "not named by the event"}
     for one in usages:
         name = one.name or ("all other names" if one.other else unnamed.get(heading, "unknown"))
+        if heading == "kind":
+            name = name.replace("_", " ")
         yield Part(name, one.counted, one.adds, one.requests, named=bool(one.name))
 
 

@@ -69,7 +69,7 @@ def lede(facts: AccountFacts) -> str:
     """Return what the first sentence leaves open."""
     limit = facts.limit
     if limit is None:
-        why = "no policy is in force" if not facts.adopted else "no rule of the policy is about it"
+        why = "no policy is in force" if not facts.adopted else "no limit of the policy covers it"
         return f"Requests on it are not bounded by an amount: {why}."
     said = []
     if limit.status == "over":

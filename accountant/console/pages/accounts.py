@@ -108,10 +108,11 @@ def _list_headline(facts: Listing) -> str:
         return "No account yet"
     if facts.troubled:
         one = facts.troubled == 1
-        return (
-            f"{facts.troubled:,} of {facts.total:,} accounts {'is' if one else 'are'} near or over"
+        return f"{facts.troubled:,} of {facts.total:,} accounts " + (
+            "is near, at or over its limit" if one else "are near, at or over their limits"
         )
-    return f"All {facts.total:,} accounts are within" if facts.total > 1 else "One account, within"
+    all_within = f"All {facts.total:,} accounts are within their limits"
+    return all_within if facts.total > 1 else "One account, within its limit"
 
 
 def _list_lede(facts: Listing) -> str:
@@ -175,8 +176,10 @@ def _reserved(facts: AccountFacts) -> str:
     if not held.open:
         return "Nothing is reserved"
     some, epsilon = counted(held.open, "open grant"), held.epsilon
-    if epsilon == INFINITE and facts.limit is not None:
-        epsilon = facts.limit.total.reserved  # by the limit, which bounds what has no epsilon
+    if epsilon == INFINITE:
+        if facts.limit is None:  # which could bound what has no epsilon of its own
+            return some
+        epsilon = facts.limit.total.reserved
     return f"{some}: {up(epsilon, 3)} reserved"
 
 

@@ -164,6 +164,8 @@ def _refused(looked: object, dataset: str) -> Figure:
         beside = "being worked out" if isinstance(looked, Working) else "not worked out"
         return Figure("Would have refused", "–", beside)
     requests, before, now = _counts(looked, dataset)
+    if not requests:
+        return Figure("Would have refused", "none", "no request was decided in these days")
     were = f"{before:,} {'was' if before == 1 else 'were'} refused"
     return Figure("Would have refused", f"{now:,} of {requests:,}", were)
 

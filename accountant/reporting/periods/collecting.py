@@ -196,7 +196,7 @@ def _let_through(_: Event) -> str:
 def _adopted(event: Event) -> str:
     text = f"adopted the policy {event.body['command']['policy']['policy']}"
     loosens = event.body.get("loosens")
-    return f"{text}, which loosens {' and '.join(loosens)}" if loosens else text
+    return f"{text}; that loosens what is promised: {'; '.join(loosens)}" if loosens else text
 
 
 def _proposed(event: Event) -> str:

@@ -72,7 +72,8 @@ def _lede(facts: OfficerFacts) -> str:
         text = "Nothing happened in this period."
     else:
         refused = facts.requests.get("refused", 0)
-        text = f"{counted(asked, 'request')} came to a decision, {refused:,} of them were refused."
+        were = f"{refused:,} of them {'was' if refused == 1 else 'were'} refused"
+        text = f"{counted(asked, 'request')} came to a decision, {were}."
     if over:
         return f"{counted(over, 'account is', 'accounts are')} over the limit. {text}"
     return f"No account is over its limit. {text}" if facts.accounts else text
@@ -248,12 +249,11 @@ def _keys(facts: OfficerFacts) -> Section:
 def people_told(facts: PeopleFacts) -> Document:
     """Return the report of a population."""
     head = facts.head
-    cells = counted(facts.cells, "group")
+    who = "everybody" if facts.cells == 1 else f"{counted(facts.cells, 'group')} of people"
     return Document(
         title=f"Privacy report of the population {head.population}",
         subtitle=subtitle(head),
-        lede=f"What {cells} of people had lost on {counted(facts.datasets, 'dataset')}, before and "
-        "after.",
+        lede=f"What {who} had lost on {counted(facts.datasets, 'dataset')}, before and after.",
         todo=(),
         nothing="",
         sections=(
