@@ -57,6 +57,16 @@ class Mark(NamedTuple):
     anchor: str = "start"
     size: int = 14
 
+    @property
+    def wide(self) -> float:
+        """About how wide its text is."""
+        return len(self.text) * self.size * 0.56
+
+    def meets(self, other: Mark) -> bool:
+        """Whether two texts that begin at their places cover each other."""
+        beside = self.x + self.wide <= other.x or other.x + other.wide <= self.x
+        return not beside and abs(self.y - other.y) < max(self.size, other.size)
+
 
 class Frame(NamedTuple):
     """A width: its class, its picture, and where the plot lies in it."""
@@ -232,12 +242,11 @@ class _Plot:
             text = f"limit {self.points[i].limit}"
             if i and self.frame.style != "narrow":
                 text += f" since {_day(self.stamps[i])}"
-            wide = len(text) * self.frame.size * 0.56
-            if x - shown < 8 or x + wide > self.frame.width:
+            mark = Mark("t-b", text=text, x=x + 8, y=self.y(limit) - 6, size=self.frame.size)
+            if x - shown < 8 or x + mark.wide > self.frame.width:
                 continue
-            y = self.y(limit) - 6
-            yield Mark("t-b", text=text, x=x + 8, y=y, size=self.frame.size)
-            shown = x + wide
+            yield mark
+            shown = x + mark.wide
 
     def _usual(self, edge: int) -> Iterator[Mark]:
         usual = self.subject.usual
@@ -294,7 +303,10 @@ class _Plot:
             left = max(left, Decimal(last.limit) - Decimal(last.spent_and_reserved))
         text = f"{down(f'{left:f}', self.digits)} left" if left else "nothing left"
         x, y = self.x(self.now) + 9, min(self.y(self.left[-1]), self.frame.bottom - 26) - 10
-        yield Mark("t-b", text=text, x=x, y=y, size=self.frame.size)
+        mark = Mark("t-b", text=text, x=x, y=y, size=self.frame.size)
+        if any(mark.meets(other) for other in self._limits()):
+            mark = mark._replace(y=self.y(self.left[-1]) + self.frame.size + 4)
+        yield mark
 
 
 def _thinned(points: Sequence[PointFacts], most: int) -> Sequence[PointFacts]:

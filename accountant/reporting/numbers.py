@@ -74,6 +74,8 @@ def even_chance(epsilon: str) -> str:
     """
     if epsilon == INFINITE:
         return "certainty"
+    if not float(epsilon):
+        return "50 in 100"
     chance = 1 / (1 + math.exp(-float(epsilon))) * (1 + _WIDER)
     for digits in range(_MOST_DIGITS):
         shown = math.ceil(100 * chance * 10**digits) / 10**digits

@@ -298,6 +298,20 @@ def test_rules_and_limits_are_told_of_any_day(desk: Desk) -> None:
     assert {point.limit for point in now.burn.points} == {"1", "2"}
 
 
+def test_no_label_covers_another_where_nothing_was_spent(desk: Desk) -> None:
+    """What is left stands then where the limit does, and its label below the line."""
+    desk.hospital()
+    found = facts(desk)
+    assert found.limit is not None
+    assert found.burn is not None
+    drawn = picture("d", None, found.limit, found.burn)
+    assert drawn is not None
+    for drawing in drawn.drawings:
+        limit, left = [one for one in drawing.marks if one.style == "t-b"]
+        assert (limit.text, left.text) == ("limit 1", "1.000 left")
+        assert left.y - limit.y > left.size
+
+
 def test_the_picture_has_what_its_table_has(desk: Desk) -> None:
     """There is a drawing for each width, within its frame, with the limit as it was, a cross for a
     refusal, and words for those who do not see it; the table has the same amounts.

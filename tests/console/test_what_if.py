@@ -24,6 +24,7 @@ from accountant.console.facts.what_if import MOST_TEXT, Mistake, Tried, what_if
 from accountant.console.pages import what_if_words as words
 from accountant.reporting import trying
 from accountant.reporting.desk import Desk as Following
+from accountant.reporting.numbers import even_chance
 from accountant.reporting.trying import Asked, Failed, Looked, Trials, Trier
 
 RULES = """\
@@ -414,3 +415,14 @@ def test_what_tightens_is_adopted_at_once(made: World) -> None:
     size = made.service.head("fair").size
     assert propose(admin, **sent).status_code == 409
     assert made.service.head("fair").size == size
+
+
+def test_a_ledger_without_requests_would_have_refused_none(desk: Desk) -> None:
+    """The figure says that there were none; before any charge an even chance stays even."""
+    desk.hospital()
+    found = tried(desk, Change("a", "2"), account="d")
+    looked = Trier(desk.ledgers).answer(Asked(desk.name, found.text, 0))
+    assert isinstance(looked, Looked)
+    refused = words.figures(found, looked)[2]
+    assert (refused.value, refused.beside) == ("none", "no request was decided in these days")
+    assert (even_chance("0"), even_chance("0.000000001")) == ("50 in 100", "51 in 100")
