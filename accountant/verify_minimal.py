@@ -669,6 +669,7 @@ class Audit:
         self.dimensions, self.compiled = dict[str, list[str]](), dict[str, Cells]()
         self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
         self.uncharged = defaultdict[str, set[str]](set)  # And those used before that was known
+        self.took = list[tuple[int, str, list[str]]]()  # Datasets that were charged with others
         self.facts = dict[str, tuple[str | None, dict[str, str]]]()  # Their owners and labels
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
         self.way, self.expired, self.ran = list[Any](), set[str](), dict[str, Any]()
@@ -890,7 +891,7 @@ class Audit:
         cells = cells or (LASTS if f"g{command.get('event')}" in self.expired else None)
         kind, datasets, now = event["type"], self.charged(event, command), self.now
         more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
-        datasets = self.by_now(datasets) if more else datasets
+        datasets = self.by_now(datasets, command["event"]) if more else datasets
         by, field = (command["by"], "more") if more else (event["by"], "total")
         asked = (command.get("for_" * more + name) for name in ("purpose", "allotment"))
         booked = dict[Key, list[int]]()
@@ -972,6 +973,7 @@ class Audit:
             self.uncharged[one] = (self.uncharged[one] | {*others}) - {*others * (told is not None)}
             if told is not None:
                 self.charge_with(one, others)
+                self.took.append((event["sequence"], one, others))
 
     def newly_charged(self, name: str, made_from: Any, into: list[str]) -> dict[str, list[str]]:
         """Return which datasets become known as what others, which were used, were made from."""
@@ -1030,10 +1032,12 @@ class Audit:
             left = {one for name in left for one in self.sources.get(name, ())}
         return found
 
-    def by_now(self, charged: list[str]) -> list[str]:
-        """Return datasets and the ancestors that were charged with what they had used."""
-        late = [x for x in self.origins(charged) if self.uncharged[x].isdisjoint(charged)]
-        return sorted({*charged, *late})
+    def by_now(self, charged: list[str], since: int) -> list[str]:
+        """Return what an event charged, and what was charged since with what that had used."""
+        found = {*charged}
+        for at, name, others in self.took:
+            found |= {name} if at > since and not found.isdisjoint(others) else set()
+        return sorted(found)
 
     def describe(self, name: str, command: Doc) -> None:
         """Take owner and labels; totals take what a dataset that comes in was used for outside."""
@@ -1164,7 +1168,8 @@ class Audit:
         unnamed = [term | {name: values} for term in terms if name not in term]
         new = frozenset[Cell]().union(*map(self.cells_of, unnamed))
         asks = map(grant.event["command"].get, ("purpose", "allotment"))
-        counted = {*self.route(self.by_now(grant.datasets), grant.by, *asks), *grant.booked}
+        charged = self.by_now(grant.datasets, grant.event["sequence"])
+        counted = {*self.route(charged, grant.by, *asks), *grant.booked}
         for key in [key for key in counted if self.place(new, key[4]) and not inherit]:
             if key in grant.booked:
                 self.accounts[key].add(new, grant.booked[key])

@@ -181,8 +181,7 @@ def _widen(
             if key.unit not in spans:
                 state.accounts.alone(key).widen(new, booked)
         asks = document.get("purpose"), document.get("allotment")
-        charged = by_now(state.datasets, grant.on.charged)
-        for key in state.route(charged, grant.by, *asks).keys:
+        for key in state.route(grant.on.charged, grant.by, *asks).keys:
             if key not in holding and key.unit not in spans:
                 charge = grant.bill.to(key.unit)
                 state.to_change(key).book(new, charge, reserve=False, now=now)
@@ -366,7 +365,7 @@ def _revalue(state: State, event: Event) -> None:
     if grant is not None and grant.status == "expired":
         selection = selection.to_last()
     more, per = Charge.from_json(event.body["more"]), per_in(event.body)
-    charged = by_now(state.datasets, named_in(command["dataset"]))
+    charged = by_now(state.datasets, named_in(command["dataset"]), command["event"])
     about = charged, command["by"], selection
     asked = command.get("for_purpose"), command.get("for_allotment")
     booked = Record(*about, more, *asked, corrects=True, per=per)

@@ -78,13 +78,17 @@ def reach_of(datasets: Mapping[str, Dataset], named: tuple[str, ...]) -> Reach:
     return Reach(named, tuple(sorted(origins(datasets, named))))
 
 
-def by_now(datasets: Mapping[str, Dataset], charged: Iterable[str]) -> tuple[str, ...]:
-    """Return the datasets that were ``charged``, and the ancestors that these have by now, which
-    their registrations have charged as well; but for those that versions before 0.3 did not charge.
+def by_now(datasets: Mapping[str, Dataset], charged: Iterable[str], since: int) -> tuple[str, ...]:
+    """Return the datasets that the event at ``since`` has ``charged``, and those that registrations
+    after it have charged with what these had used; whatever was made from what since.
     """
-    before = set(charged)
-    later = origins(datasets, before) - before
-    return tuple(sorted(before | {a for a in later if before.isdisjoint(datasets[a].uncharged)}))
+    found = set(charged)
+    took = ((one.id, each) for one in datasets.values() for each in one.took_over)
+    later = [(each.sequence, name, each.others) for name, each in took if each.sequence > since]
+    for _, name, others in sorted(later):
+        if not found.isdisjoint(others):
+            found.add(name)
+    return tuple(sorted(found))
 
 
 @lru_cache(maxsize=1_024)

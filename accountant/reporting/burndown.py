@@ -172,8 +172,11 @@ class Burndowns:
 
 def _touched(state: State, event: Event) -> Iterable[str]:
     """Return the datasets whose use ``event`` may change."""
-    if event.type in (*BOOKING, ADMITTED, REVALUED):
-        return by_now(state.datasets, reach_in(event.body).charged)
+    if event.type == REVALUED:
+        first = event.body["command"]["event"]
+        return by_now(state.datasets, reach_in(event.body).charged, first)
+    if event.type in (*BOOKING, ADMITTED):
+        return reach_in(event.body).charged
     if event.type in SETTLING:
         return state.grant(grant_in(event)).on.charged
     if event.type == "dataset.registered.v1":

@@ -172,8 +172,9 @@ class _Past(NamedTuple):
     def charged(self, one: Contribution) -> set[str]:
         """Return all that a charge was charged to, when it was booked or since."""
         found = set(one.on.charged)
+        since = one.command["event"] if one.state == "revalued" else one.sequence
         for at, name, others in self.took:
-            if (at > one.sequence or one.state == "revalued") and not others.isdisjoint(found):
+            if at > since and not others.isdisjoint(found):
                 found.add(name)
         return found
 

@@ -274,9 +274,9 @@ def test_a_correction_of_an_earlier_charge_reaches_the_ancestor() -> None:
     ] * 3
 
 
-def corrected(state: State, sequence: int) -> None:
+def corrected(state: State, sequence: int, dataset: Any = "e") -> None:
     """Folds in the event of a correction by 0.2."""
-    command = {"type": "revalue", "event": sequence, "by": "pipe", "dataset": "e", "booked": {}}
+    command = {"type": "revalue", "event": sequence, "by": "pipe", "dataset": dataset, "booked": {}}
     body = {"command": command, "more": {"delta": "0", "epsilon": str(200 * 10**6)}}
     event = Event(state.ledger, state.sequence, "charge.revalued.v1", state.time, "o", body)
     HANDLERS[event.type](state, event)
@@ -450,3 +450,39 @@ def test_late_is_never_less_than_early(steps: list[Any], at: int) -> None:
         late.now = early.now = max(late.now, early.now)
     never_less(late, early)
     agrees(late)
+
+
+def test_a_chain_of_before_reaches_new_cells_as_it_did() -> None:
+    """What an old event did not charge is no ancestor of an open grant: its new cells count where
+    the grant is held, and not in what the late dataset was made from.
+    """
+    book = hospital(RULES, {"sex": ["f", "m"], "town": ["1"]})
+    derive(book, "e", "n/x")
+    book.grant(laplace("0.1"), dataset="e", subjects={"sex": ["f"]})
+    derive(book, "x")
+    derive(book, "y")
+    derive(book, "x", "y")
+    book.register({"sex": ["f", "m"], "town": ["1", "2"]}, attested_new=True)
+    state = last_replay(book.name, older(book)).state
+    assert lifetime("x") not in state.accounts
+    assert lifetime("y") not in state.accounts
+    agrees(book)
+
+
+def test_a_correction_reaches_whoever_was_charged_with_it() -> None:
+    """Also a dataset that is no ancestor any more: had it been known from the beginning, it would
+    be named in the event that is corrected.
+    """
+    for names in (("x", "e"), ("e", "x")):
+        book = hospital(RULES)
+        for name in names:
+            derive(book, name, *["n/x"] * (name == "e"))
+            if name == "e":
+                recorded = book.record(laplace("0.1"), dataset="e")
+        derive(book, "e", confirmed_by="officer")
+        state = book.state
+        charged = recorded.body.get("charged", "e")
+        corrected(state, recorded.sequence, charged)
+        assert [state.account(lifetime(name)).used.everyone[0] for name in "ex"] == [
+            300 * 10**6
+        ] * 2
