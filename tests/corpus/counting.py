@@ -29,7 +29,7 @@ _EXPECTED: Final = {
         malformed-key malformed-policy mixed-batch not-a-session not-due not-stopped not-your-grant
         nothing-counted one-session origin-fixed origin-used policy-closes-limit
         population-immutable second-name-needed
-        selection-too-complex session-exhausted session-has-answered too-many-cells unknown-dataset
+        selection-too-complex session-exhausted session-has-answered unknown-dataset
         unknown-dimension unknown-event unknown-grant unknown-group unknown-population""",
     "fired": """
         no-policy no-limit budget-exceeded threshold-passed mechanism-denied reason-required
