@@ -22,9 +22,10 @@ from support import NON_PRIVATE, SECOND, START, gaussian, laplace
 from accountant.budget.errors import Invalid
 from accountant.publishing.publisher import Publisher
 from accountant.reporting import desk as answering
+from accountant.reporting import numbers
 from accountant.reporting.making import About, period_report
 from accountant.reporting.periods import collecting, people, service_keys, told
-from accountant.reporting.periods.making import FORMATS, KINDS, AskedReport, facts_of
+from accountant.reporting.periods.making import FORMATS, KINDS, AskedReport, document_of, facts_of
 from accountant.reporting.periods.officer import OfficerFacts
 from accountant.reporting.periods.people import PeopleFacts
 from accountant.reporting.periods.period import Period
@@ -93,6 +94,26 @@ def test_it_opens_with_what_to_do_now(clinic: Desk) -> None:
     page = written(third, "html").decode()
     assert page.index("What to do now") < page.index("Accounts")
     assert _officer(clinic, _days(0, 0)).todo == ()
+
+
+def test_its_first_sentence_counts_in_plain_words(desk: Desk) -> None:
+    """None, one and several requests, of which none, one and several were refused."""
+    desk.hospital("  - {id: a, limit: {epsilon: 1}}\n")
+    for epsilon, said in (
+        (None, "No request came to a decision."),
+        ("0.25", "1 request came to a decision: it was not refused."),
+        ("0.5", "2 requests came to a decision, none was refused."),
+        ("0.75", "3 requests came to a decision, 1 of them was refused."),
+        ("0.75", "4 requests came to a decision, 2 of them were refused."),
+    ):
+        if epsilon is not None:
+            desk.grant(laplace(epsilon))
+        lede = told.officer_told(_officer(desk, _days(0, 0))).lede
+        assert lede == f"No account is over its limit. {said}"
+    statement = facts_of(desk.ledgers, desk.name, _asked(desk, "statement", _days(0, 0)))
+    assert document_of(statement).lede.startswith(
+        f"2 movements on {numbers.day(FIRST.isoformat())}; "
+    )
 
 
 def test_what_is_reserved_and_what_a_verification_found_are_told(desk: Desk) -> None:

@@ -275,7 +275,8 @@ def _decisions(state: State, now: int) -> list[str]:
     ]
     if waiting := len(state.waiting.requests):
         found.append(
-            f"{counted(waiting, 'request waits', 'requests wait')}: look whether one asks a person."
+            f"{counted(waiting, 'request waits', 'requests wait')}: look whether "
+            f"{'it asks' if waiting == 1 else 'any of them asks'} a person."
         )
     return found
 

@@ -71,12 +71,20 @@ def _lede(facts: OfficerFacts) -> str:
     if not facts.head.inside:
         text = "Nothing happened in this period."
     else:
-        refused = facts.requests.get("refused", 0)
-        were = f"{refused:,} of them {'was' if refused == 1 else 'were'} refused"
-        text = f"{counted(asked, 'request')} came to a decision, {were}."
+        text = _decisions(asked, facts.requests.get("refused", 0))
     if over:
         return f"{counted(over, 'account is', 'accounts are')} over the limit. {text}"
     return f"No account is over its limit. {text}" if facts.accounts else text
+
+
+def _decisions(asked: int, refused: int) -> str:
+    """Return how many requests were decided, and how many of these refused."""
+    if not asked:
+        return "No request came to a decision."
+    if asked == 1:
+        return f"1 request came to a decision: it was {'refused' if refused else 'not refused'}."
+    of_them = f"{refused:,} of them {'was' if refused == 1 else 'were'}" if refused else "none was"
+    return f"{asked:,} requests came to a decision, {of_them} refused."
 
 
 def _accounts(head: HeadFacts, accounts: tuple[AccountFacts, ...]) -> Section:

@@ -66,7 +66,9 @@ def _lede(facts: StatementFacts) -> str:
         return "Nothing counted on this dataset in the period."
     moved = sum(one.moved for one in facts.parts)
     last = facts.parts[-1].closing.epsilon_used
-    text = f"{counted(moved, 'movement')} in {period_in_words(facts.head)}"
+    on = "on" if facts.head.first == facts.head.last else "from"
+    number = counted(moved, "movement") if moved else "No movement"
+    text = f"{number} {on} {period_in_words(facts.head)}"
     if last == "infinite":
         return f"{text}; what is spent has no bound."
     of = f" of {facts.parts[-1].limit}" if facts.parts[-1].limit else ""
