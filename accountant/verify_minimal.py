@@ -282,10 +282,9 @@ class Account:
 
     def bounded(self, units: list[int]) -> list[int]:
         """Return units to add, infinite in each currency in which a sum could pass 2^62."""
-        n, each = len(self.keeps), zip(self.bound, units, strict=False)
-        past = [bound + more > MOST_UNITS for bound, more in each]
+        past = [bound + more > MOST_UNITS for bound, more in zip(self.bound, units, strict=False)]
         finite = [0 if over else more for more, over in zip(units, past, strict=False)]
-        return finite + plus(units[n:], past)
+        return finite + plus(units[len(past) :], past)
 
     def settle(self, cells: Cells, booked: list[int], charge: Doc, now: int) -> None:
         """Replace a reservation of ``booked`` by a spending of ``charge``."""
@@ -972,21 +971,23 @@ class Audit:
         for one, others in due.items():
             self.uncharged[one] = (self.uncharged[one] | {*others}) - {*others * (told is not None)}
             if told is not None:
-                self.charge_with(one, others)
-                self.took.append((event["sequence"], one, others))
+                self.charge_with(one, others, event["sequence"])
 
     def newly_charged(self, name: str, made_from: Any, into: list[str]) -> dict[str, list[str]]:
         """Return which datasets become known as what others, which were used, were made from."""
-        roots = [name] if name in self.sources else sorted(into)
-        roots = [one for one in roots if ("", 0, one, "", "", "") in self.accounts]
-        before, due = {one: self.origins([one]) for one in roots}, dict[str, list[str]]()
+        roots, due = [name] if name in self.sources else into, dict[str, list[str]]()
+        lack = {one: few for one, few in self.uncharged.items() if few and roots}
+        before = {x: self.origins([x]) for x in {*roots, *lack}.union(*lack.values())}
         for found in sorted({name} | self.origins(made_from)):
             mine = {one for one in roots if found not in before[one]}
-            due[found] = [one for one in roots if one in mine and not before[one] & mine - {one}]
+            tops = {one for one in mine if not before[one] & mine - {one}}
+            tops |= {x for y in lack if before[y] & mine for x in lack[y] if found not in before[x]}
+            due[found] = sorted(x for x in tops if ("", 0, x, "", "", "") in self.accounts)
         return {found: others for found, others in due.items() if others}
 
-    def charge_with(self, name: str, others: list[str]) -> None:
+    def charge_with(self, name: str, others: list[str], at: int) -> None:
         """Charge a dataset with what others have used; open grants hold and end there, too."""
+        self.took.append((at, name, others))
         lives = [("", 0, one, "", unit, "") for one in others for unit in ["", *self.units]]
         pairs = [(key, (*key[:2], name, *key[3:])) for key in lives if key in self.accounts]
         begins = list[tuple[Limit, list[Key], str]]()
@@ -995,9 +996,9 @@ class Audit:
             like = {one for one in others if matches(rule.get("datasets"), one)}
             mine = [k for k in self.accounts if k[:2] == (rule["id"], limit.number)]
             pairs += [(key, (*key[:2], place, *key[3:])) for key in mine if key[2] in like]
-            other = {*others} - like if not PARTS & rule.keys() else set[str]()
-            wants = [("", 0, one, "", rule.get("unit", ""), "") for one in sorted(other)]
-            begins.append((limit, [key for key in wants if key in self.accounts], place))
+            lives = [("", 0, x, "", rule.get("unit", ""), "") for x in others if x not in like]
+            lives = [key for key in lives if key in self.accounts and not PARTS & rule.keys()]
+            begins.append((limit, lives, place))
         for key, into in pairs:
             self.move(key, into, self.accounts[key])
         for limit, keys, place in begins:
@@ -1019,9 +1020,8 @@ class Audit:
                 spent.bound = plus(spent.bound, units[: len(spent.bound)], -1)
             mine.charge_with(spent, self.now)
         for grant in grants:
-            units = amounts(charge_to(key[4], grant.event), mine.keeps)
-            units = units if spent is None else grant.booked[key]
-            cells = self.place(grant.cells, key[4])
+            charge, cells = charge_to(key[4], grant.event), self.place(grant.cells, key[4])
+            units = grant.booked[key] if spent else amounts(charge, mine.keeps)
             grant.booked[into] = mine.take(cells, units, self.now, reserve=True)
 
     def origins(self, names: Iterable[str]) -> set[str]:

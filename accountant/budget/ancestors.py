@@ -14,6 +14,8 @@ dataset that is registered, if it was known, else one that names it as a parent.
 used holds what all that was made from it has used. So to add the accounts of those roots of which
 ``a`` was no ancestor is enough; a root that was made from another one of them is in that one's
 account already. The sum counts a query over several of them once for each: it is no less.
+(Where a version before 0.3 registered an ancestor, the claim does not hold: what this one lacks is
+noted, and is charged beside a root that it is, or that it was made from.)
 
 An account of a rule that names both datasets keeps the same currencies at the same orders since the
 same moment: it is added as it is, and the rule's line is still one that was fixed before the first
@@ -78,16 +80,20 @@ def newly_charged(
     made from some datasets, and as what others were made from. Those never used are left out.
     """
     every = state.datasets
-    known = made_into if name not in every else [name]
-    roots = [one for one in sorted(known) if lifetime(one) in state.accounts]
+    roots = made_into if name not in every else [name]
     if not roots:
         return {}
-    before = {one: origins(every, [one]) for one in roots}
+    lacking = {one.id: one.uncharged for one in every.values() if one.uncharged}
+    known = {*roots, *lacking}.union(*lacking.values())
+    before = {one: origins(every, [one]) for one in known}
     found: dict[str, list[str]] = {}
     for ancestor in sorted({name, *origins(every, made_from)}):
         mine = {one for one in roots if ancestor not in before[one]}
-        if top := [one for one in roots if one in mine and not before[one] & mine - {one}]:
-            found[ancestor] = top
+        top = {one for one in mine if not before[one] & mine - {one}}
+        lacked = {other for one in lacking if mine & before[one] for other in lacking[one]}
+        top |= {other for other in lacked if ancestor not in before[other]}
+        if used := sorted(one for one in top if lifetime(one) in state.accounts):
+            found[ancestor] = used
     return found
 
 

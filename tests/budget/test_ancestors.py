@@ -10,8 +10,20 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SECOND, Book, cells_of, gaussian, hospital, laplace, last_replay, make, snapshot
+from support import (
+    SECOND,
+    Book,
+    audited,
+    cells_of,
+    gaussian,
+    hospital,
+    laplace,
+    last_replay,
+    make,
+    snapshot,
+)
 
+from accountant.budget.ancestors import uncharged
 from accountant.budget.errors import Conflict, Problem
 from accountant.budget.handlers import HANDLERS
 from accountant.budget.snapshot import dump, load
@@ -486,3 +498,38 @@ def test_a_correction_reaches_whoever_was_charged_with_it() -> None:
         assert [state.account(lifetime(name)).used.everyone[0] for name in "ex"] == [
             300 * 10**6
         ] * 2
+
+
+def test_what_a_root_lacks_is_charged_beside_it() -> None:
+    """Where an old event did not charge ``e`` with what ``f``, made from it, had used, a late
+    ancestor of both is charged with both.
+    """
+    book = hospital(RULES)
+    derive(book, "f", "e", "n/x")
+    book.record(laplace("0.3"), dataset="f")
+    derive(book, "e", "n/x")
+    book.state, book.stored = last_replay(book.name, older(book)).state, older(book)
+    book.record(laplace("0.2"), dataset="e")
+    assert book.state.datasets["e"].uncharged == ("f",)
+    assert derive(book, "x").body["charged_with"] == {"x": ["e", "f"]}
+    assert epsilons(book, "e", "f", "x") == [200, 300, 500]
+    assert audited(book).findings == []
+    agrees(book)
+
+
+def test_a_parent_of_what_was_never_charged_lacks_it_too() -> None:
+    """Where the dataset between was not used itself, its new parent is charged all the same; and
+    if no event says so, it is named with it.
+    """
+    book = hospital(RULES)
+    derive(book, "e", "n/x")
+    book.record(laplace("0.3"), dataset="e")
+    derive(book, "x")
+    book.state, book.stored = last_replay(book.name, older(book)).state, older(book)
+    assert derive(book, "x", "y").body.get("charged_with") is None
+    assert derive(book, "y").body["charged_with"] == {"y": ["e"]}
+    assert epsilons(book, "e", "x", "y") == [300, 0, 300]
+    assert audited(book).findings == []
+    agrees(book)
+    state = last_replay(book.name, older(book)).state
+    assert uncharged(state.datasets) == {"x": ["e"], "y": ["e"]}
