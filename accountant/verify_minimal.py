@@ -1003,8 +1003,8 @@ class Audit:
             self.move(key, into, self.accounts[key])
         for limit, keys, place in begins:
             for into, account in self.brought(limit, keys, place).items():
-                self.account(into).charge_with(account, self.now)
-                for key in keys if account.window else ():
+                (there := self.account(into)).charge_with(account, self.now)
+                for key in keys if there.window else ():
                     self.move(key, into, None)
 
     def move(self, key: Key, into: Key, spent: Account | None) -> None:

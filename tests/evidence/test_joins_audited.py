@@ -357,3 +357,20 @@ def test_what_a_refusal_says_wrongly_of_all_accounts(partly: Book, listed: Any) 
         assert [one.sequence for one in found][:1] == [len(partly.stored) - 1]
     finally:
         partly.stored[-1] = honest
+
+
+def test_an_open_session_counts_in_a_window_of_a_late_ancestor() -> None:
+    """Both verifiers count there what a session may still spend, under a window that does not name
+    the data that it asks about.
+    """
+    book = Book()
+    book.register()
+    book.do("register_dataset", "admin", id="e", namespace="n", name="e", parents=["n/x"])
+    wide = "  - {id: w, window: 2h, datasets: x, limit: {epsilon: 2, delta: 1e-3}}\n"
+    book.policy(f"  - {{id: a, limit: {{epsilon: 9, delta: 1e-3}}}}\n{wide}")
+    book.do("open_sparse_vector", dataset="e", mechanism=sparse_vector())
+    book.dataset("x")
+    [spent] = book.used("w", "x")
+    assert spent[0] == 2 * book.used("a", "e")[0][0]
+    assert book.grant(laplace("0.1"), dataset="x").type == "grant.reserved.v1"
+    assert audited(book).findings == book.replayed().findings == []
