@@ -1389,7 +1389,7 @@ def main() -> int:
     told = [f"{each['where']}: {each['reason']}" for each in report["findings"]] or ["no findings"]
     told += [f"{name}: {report[name]}" for name in ("ledger", "events", "root")]
     told += [f"whether rule {name} fired is believed, not checked" for name in report["believed"]]
-    told += [f"{k} lacks what was used of {v} before" for k, v in report["uncharged"].items()]
+    told += [f"{k} lacks earlier use of {', '.join(v)}" for k, v in report["uncharged"].items()]
     told += map(told_of, report["totals"])
     text = json.dumps(report, indent=1) if asked.json else "\n".join(ascii(x)[1:-1] for x in told)
     sys.stdout.write(f"{text}\n")

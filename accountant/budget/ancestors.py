@@ -65,6 +65,17 @@ class Related(NamedTuple):
     """Those that name it as a parent, and did so before it was registered."""
     charged_with: Charged
 
+    @property
+    def words(self) -> str:
+        """Say who was charged with what; empty if nobody was."""
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, others in sorted(self.charged_with.items()):
+            alike.setdefault(tuple(others), []).append(name)
+        return "; ".join(
+            f"{', '.join(names)} with what had been used of {', '.join(others)}"
+            for others, names in alike.items()
+        )
+
 
 def related_in(event: Event) -> Related:
     """Return what an event that registers a dataset says of others."""
@@ -241,9 +252,9 @@ def note(state: State, sequence: int, charged: Charged, due: Charged) -> None:
 
 
 LACKS: Final = (
-    "dataset {} is not charged with what had been used of {}, made from it, before it was "
-    "registered: a version before 0.3 registered it. To charge it, register the latter without "
-    "this parent, which takes two people, and then with it again."
+    "dataset {0} is not charged with what had been used of {1} before it was known that this was "
+    "made from {0}: a version before 0.3 registered it. To charge {0}, register {1} without the "
+    "parent that leads to {0}, which takes two people, and then with it again."
 )
 """What is told of a dataset that ``uncharged`` finds."""
 

@@ -28,7 +28,8 @@ from accountant.budget.errors import Conflict, Problem
 from accountant.budget.handlers import HANDLERS
 from accountant.budget.snapshot import dump, load
 from accountant.budget.state import ALL, State, lifetime
-from accountant.ledger.events import Event
+from accountant.console.facts.sentences import sentence
+from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Currency
 
 RULES = """
@@ -533,3 +534,17 @@ def test_a_parent_of_what_was_never_charged_lacks_it_too() -> None:
     agrees(book)
     state = last_replay(book.name, older(book)).state
     assert uncharged(state.datasets) == {"x": ["e"], "y": ["e"]}
+
+
+def test_it_is_told_who_was_charged_with_what() -> None:
+    """In the list of events: a new parent of data that were used is charged with these, and not
+    only with what was made from them.
+    """
+    book = hospital(RULES)
+    for name in ("e", "f", "g"):
+        derive(book, name, *["f"] * (name == "g"))
+    for name in ("e", "g"):
+        book.record(laplace("0.2"), dataset=name)
+    event = derive(book, "e", "d", "g")
+    told = sentence(event, rfc3339(event.time)).text
+    assert told == "admin registered e. This charged d, f, g with what had been used of e."

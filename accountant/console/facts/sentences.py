@@ -185,8 +185,8 @@ def _extended(event: Event) -> Told:
 
 def _dataset(event: Event) -> Told:
     text = f"{_by_two(event)} registered {event.body['command']['id']}."
-    if charged := related_in(event).charged_with:
-        text += f" What was used of data made from it was charged to {', '.join(charged)}."
+    if charged := related_in(event).words:
+        text += f" This charged {charged}."
     return "info", "proposal", "Dataset", text
 
 

@@ -210,8 +210,8 @@ def _proposed(event: Event) -> str:
 
 def _registered(event: Event) -> str:
     text = f"registered the dataset {event.body['command']['id']}"
-    if charged := related_in(event).charged_with:
-        text += f"; what was used of data made from it was charged to {', '.join(charged)}"
+    if charged := related_in(event).words:
+        text += f"; this charged {charged}"
     return text
 
 
