@@ -95,6 +95,10 @@ class Beside(Reading):
         """Return None: each cell is looked at."""
         return None
 
+    def _few(self) -> Integers | None:
+        """Return None: the account's sums are not all that counts."""
+        return None
+
 
 def _left(part: Part, row: int, most: int) -> Integers:
     """Return what is left of ``most`` in each cell, nothing where an infinite charge was drawn."""

@@ -8,8 +8,9 @@ that the charge does not fit on or among all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 from operator import add, le
 from typing import Any, Final, NamedTuple
 
@@ -189,14 +190,27 @@ class Reading:
             return None
         if sums.flat and len(selection.boxes) <= 1:
             return Peak(self._cell(0, 0), (beside[0], beside[1], *[beside[row] for row in rows]))
-        if (picked := sums.picked(selection)) is not None:
-            return self._dominant_of_few(picked, rows, selection.cell)
-        if (few := sums.few(selection)) is not None:
-            return self._dominant_of_few(few, rows, partial(_position, shape=sums.shape))
+        if (few := self._few()) is not None:
+            return self._dominant_of_few(few, rows)
         part = self.parts[0]
         if part.met is not None:
             return self._dominant_class(part, rows)
         return None if len(selection.boxes) > 1 else self._dominant_in(part, rows)
+
+    def _few(self) -> Integers | None:
+        """Return the finite sums (rows, cells) of few cells, without those of everyone: of those
+        selected, or of all, far below zero where they are not. None if there are too many.
+        """
+        sums, selection = self.account.used, self.selection
+        picked = sums.picked(selection)
+        return sums.few(selection) if picked is None else picked
+
+    def _cell_of_few(self, at: int, count: int) -> Cell:
+        """Return the cell at a place of the ``count`` cells that ``_few`` has returned. Where these
+        are all cells, their order is that of a selection of all.
+        """
+        shape = self.account.used.shape
+        return _position(at, shape) if count == prod(shape) else self.selection.cell(at)
 
     def _dominant_in(self, part: Part, rows: Rows) -> Peak | None:
         """Find the dominant cell of a box."""
@@ -211,27 +225,26 @@ class Reading:
             used.append(along + beside[row])
         return Peak(self._cell(0, at), tuple(used))
 
-    def _dominant_of_few(
-        self, few: Integers, rows: Rows, cell: Callable[[int], Cell]
-    ) -> Peak | None:
-        """Find the dominant cell where there are few cells; ``few`` are their sums by row, without
-        those of everyone, ``cell`` returns the cell at a place there.
-        """
-        at, beside = 0, self.account.used.everyone
+    def _dominant_of_few(self, few: Integers, rows: Rows) -> Peak | None:
+        """Find the dominant cell of ``few``."""
+        at = 0
         if few.size <= _BY_HAND:
-            return self._dominant_of_some(few.tolist(), rows, cell)
+            return self._dominant_of_some(few.tolist(), rows)
         if few.size > len(few):  # of one cell there is nothing to find
             most = np.maximum.reduce(few, axis=1)
             at = (few[_EPSILON] == most[_EPSILON]).tobytes().index(1)
             for row in rows:
                 if few.item(row, at) < most.item(row):
                     return None
-        shown = (_EPSILON, _DELTA, *rows)
-        return Peak(cell(at), tuple([few.item(row, at) + beside[row] for row in shown]))
+        return self._peak_at(few, rows, at)
 
-    def _dominant_of_some(
-        self, few: list[list[int]], rows: Rows, cell: Callable[[int], Cell]
-    ) -> Peak | None:
+    def _peak_at(self, few: Integers, rows: Rows, at: int) -> Peak:
+        """Return the cell at a place of ``few`` with its sums."""
+        beside, shown = self.account.used.everyone, (_EPSILON, _DELTA, *rows)
+        used = [few.item(row, at) + beside[row] for row in shown]
+        return Peak(self._cell_of_few(at, few.shape[1]), tuple(used))
+
+    def _dominant_of_some(self, few: list[list[int]], rows: Rows) -> Peak | None:
         """Return the same of so few cells that it takes less time without arrays."""
         beside, epsilons = self.account.used.everyone, few[_EPSILON]
         at = 0
@@ -241,7 +254,7 @@ class Reading:
                 if few[row][at] < max(few[row]):
                     return None
         used = [few[row][at] + beside[row] for row in (_EPSILON, _DELTA, *rows)]
-        return Peak(cell(at), tuple(used))
+        return Peak(self._cell_of_few(at, len(epsilons)), tuple(used))
 
     def _dominant_class(self, part: Part, rows: Rows) -> Peak | None:
         """Find the first cell of the dominant classes."""
@@ -272,6 +285,10 @@ class Reading:
         return part.view(row).item(at) + part.everyone[row] if self.account.bound[row] else 0
 
     def _peak(self, gate: Filter, limit: Limit, rows: Rows, fit: list[Mask] | None) -> Peak:
+        sums = self.account.used
+        if fit is None and sums.plain and (few := self._few()) is not None:
+            columns = [few[row] + sums.everyone[row] for row in (_EPSILON, *rows)]
+            return self._peak_at(few, rows, most_spent(gate, limit, columns)[-1])
         best: tuple[int, ...] | None = None
         cell: Cell | None = None
         place = 0, 0
