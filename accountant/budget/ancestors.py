@@ -145,7 +145,7 @@ def _charge(state: State, source: AccountKey, into: AccountKey, now: int) -> Non
     """
     moving = [
         (grant.id, booked)
-        for grant in state.open.values()
+        for grant in state.grants.in_order()  # whichever order a rollback has left
         for key, booked in grant.bookings
         if key == source and all(other != into for other, _ in grant.bookings)
     ]
