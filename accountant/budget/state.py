@@ -517,4 +517,5 @@ def envelope_of(event: Event) -> Envelope:
     items = map(command_from_json, body["items"] if listed else ())
     everyone, command = body.get("charged_to") == "everyone", command_from_json(document)
     about = event.by, command, body.get("key"), tuple(items)
-    return Envelope(*about, again=True, everyone=everyone, charges="charged_with" in body)
+    charges, forgets = "charged_with" in body, "unnamed" in body.get("effect", ())
+    return Envelope(*about, again=True, everyone=everyone, charges=charges, forgets=forgets)

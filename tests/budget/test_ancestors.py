@@ -20,10 +20,14 @@ from support import (
     laplace,
     last_replay,
     make,
+    proposed,
     snapshot,
 )
 
 from accountant.budget.ancestors import uncharged
+from accountant.budget.apply import apply
+from accountant.budget.commands import Envelope
+from accountant.budget.decide import decide
 from accountant.budget.errors import Conflict, Problem
 from accountant.budget.handlers import HANDLERS
 from accountant.budget.snapshot import dump, load
@@ -293,6 +297,37 @@ def corrected(state: State, sequence: int, dataset: Any = "e") -> None:
     body = {"command": command, "more": {"delta": "0", "epsilon": str(200 * 10**6)}}
     event = Event(state.ledger, state.sequence, "charge.revalued.v1", state.time, "o", body)
     HANDLERS[event.type](state, event)
+
+
+def test_a_parent_that_is_not_registered_yet_is_not_left_out_by_one_person() -> None:
+    """Once the data were used, to forget what they were made from would free its whole budget."""
+    book = hospital(RULES)
+    derive(book, "e", "n/x", "n/z")
+    derive(book, "e", "n/x")  # nothing was used, and one person may be mistaken
+    book.record(laplace(1), dataset="e")
+    derive(book, "e", "N/X", owner="clinic")  # another spelling leaves nothing out
+    proposed(derive(book, "e"), "would not count on N/X, which it was made from, once that is")
+    assert derive(book, "x").body["charged_with"] == {"x": ["e"]}
+    agrees(book)
+    two = hospital(RULES)
+    derive(two, "e", "n/x")
+    two.record(laplace(1), dataset="e")
+    derive(two, "e", confirmed_by="officer")
+    assert "charged_with" not in derive(two, "x").body
+    agrees(two)
+    assert audited(two).findings == []
+
+
+def test_who_left_a_parent_out_before_needed_nobody() -> None:
+    """A version before 0.3 asked for no second person: its events are decided as they were."""
+    book = hospital(RULES)
+    derive(book, "e", "n/x")
+    book.record(laplace("0.1"), dataset="e")
+    command = make("register_dataset", id="e", namespace="n", name="e")
+    [outcome] = decide(book.state, Envelope("admin", command, forgets=False), book.now)
+    apply(book.state, outcome)
+    book.stored.append(outcome.entry.body)
+    agrees(book)
 
 
 # -- events of before ------------------------------------------------------------------------

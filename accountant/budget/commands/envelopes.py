@@ -164,6 +164,9 @@ class Envelope(Struct, frozen=True, eq=False, gc=False):
     charges: bool = True
     """Ancestors that become known are charged with what was used (budget/ancestors.py). An event of
     a version before 0.3 says nothing of that."""
+    forgets: bool = True
+    """To leave out a parent that is not registered takes a second person. No event of a version
+    before 0.3 asked for one: it is told by a proposal's effect."""
     shown: dict[str, Any] | None = None
     """Its ``document``, as soon as it is known."""
     spelled: bytes | None = None

@@ -112,7 +112,9 @@ def _check_confirmed(state: State, asked: Envelope, now: int) -> None:
         raise Invalid("mixed-batch", "no item of a batch confirms a proposal")
     proposal, effect = proposing.check(state, asked, confirms, now), Body()
     try:
-        unchecked(state, Envelope(proposal.by, command_from_json(dict(proposal.command))), now)
+        forgets = not asked.again or "unnamed" in proposal.effect
+        command = command_from_json(dict(proposal.command))
+        unchecked(state, Envelope(proposal.by, command, forgets=forgets), now)
     except SecondNeeded as needed:
         effect = needed.effect
     proposing.check_same(proposal, effect)

@@ -24,7 +24,7 @@ from accountant.budget.population.naming import Data, check_spelling, joined, me
 from accountant.budget.population.population import Dataset
 from accountant.budget.reach import origins
 from accountant.budget.rules.base import HOLDING
-from accountant.budget.state import State
+from accountant.budget.state import State, lifetime
 
 
 def register_dataset(
@@ -53,6 +53,7 @@ def register_dataset(
         )
     left = _leaves(state, command)
     effect = {"also": command.also, "lost": sorted(before - after), "leaves": left}
+    effect["unnamed"] = _unnamed(state, command) if asked.forgets else []
     if effect := {name: found for name, found in effect.items() if found}:
         second(asked, effect)
     found: Body = {"made_from": made_from, "made_into": made_into, "leaves": left}
@@ -172,6 +173,23 @@ def _derived(state: State, command: RegisterDataset) -> list[str]:
         return parent == command.id or (parent not in state.datasets and meant_by(parent) == data)
 
     return sorted(one.id for one in state.datasets.values() if any(map(names_it, one.parents)))
+
+
+def _unnamed(state: State, command: RegisterDataset) -> list[str]:
+    """Return the parents of a dataset that was used, not registered so far, that are left out: when
+    they are registered they would not be charged with what was used.
+    """
+    there = state.datasets.get(command.id)
+    if there is None or lifetime(there.id) not in state.accounts:
+        return []
+    data = {joined(one.data) for one in state.datasets.values()}
+    still = {*command.parents, *map(meant_by, command.parents)}
+    return [
+        parent
+        for parent in there.parents
+        if parent not in state.datasets and meant_by(parent) not in data
+        if parent not in still and meant_by(parent) not in still
+    ]
 
 
 def _leaves(state: State, command: RegisterDataset) -> list[str]:

@@ -314,6 +314,8 @@ _WHY: Final = {
     "loosens": "the policy loosens the one in force: {}",
     "also": "the same data have a budget in {} already, and would have a second one here",
     "lost": "charges would no longer count on {}, which it was made from",
+    "unnamed": "what was used would not count on {}, which it was made from, once that is "
+    "registered",
     "leaves": "the dataset would go out of the scope of {}, which would no longer block",
     "back": "epsilon {} would be given back on one client's word",
     "rules": "that is more than is taken by {}",

@@ -176,7 +176,7 @@ class Backtest:
             return command.model_copy(update={"confirms": CONFIRMED})
         if isinstance(command, ask.RegisterDataset) and (adopted := self.state.adopted):
             names = [rule.id for rule in adopted.policy.limits]
-            return command.model_copy(update={"closes": names})
+            return command.model_copy(update={"closes": names, "confirms": CONFIRMED})
         if isinstance(command, ask.AskGrant) and command.wait is not None:
             command = command.model_copy(update={"wait": None, "at_least": None})
         name = getattr(command, "grant", None)
