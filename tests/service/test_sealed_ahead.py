@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +106,7 @@ def test_a_text_is_kept_with_the_salt_of_its_digest(service: Service) -> None:
 def test_what_cannot_be_sealed_concerns_its_own_command(service: Service) -> None:
     """Half of a surrogate pair is refused when its turn comes; the others are decided."""
     good = grant("2", "x")
-    wrong = replace(good, command=good.command.model_copy(update={"purpose": "half \ud800"}))
+    wrong = good.asking(good.command.model_copy(update={"purpose": "half \ud800"}))
     asked = [grant("1", "survey"), wrong, grant("3", "survey")]
     with service.writing("clinic") as unit:
         unit.work_out(asked)
