@@ -110,15 +110,17 @@ def test_the_first_format_on_postgresql(
     world: Callable[..., World],
     tmp_path: Path,
 ) -> None:
-    """A database of the first version there is brought forth while that still runs, by the phase
-    ``pre``, which gives the service's role its rights; ``post`` then finds nothing to do.
+    """A database of the first version there is brought forth with every service stopped, as 0.3
+    needs (ADR 0066), which gives the service's role its rights; ``post`` then finds nothing to do.
     """
     host, name = server
     owner_url = second_format(host, name, bodies)
     app_url = host.url("app", name)
     asked = accountant("--database-url", owner_url, "keys", "list")
     assert (asked.code, "has `accountant migrate` run?" in asked.err) == (2, True), asked
-    assert not migrate(app_url, owner_url, "pre")
+    with pytest.raises(ValueError, match="0012 is for when no service runs"):
+        migrate(app_url, owner_url, "pre")
+    assert not migrate(app_url, owner_url)
     after = revision(owner_url)
     assert after == _all()[-1].revision
     assert not migrate(app_url, owner_url, "post")
