@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from pydantic import TypeAdapter
 
 from accountant import verify_minimal
 from accountant.api.views import decided
+from accountant.auditing.totals import totals_of
 from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.apply import apply
@@ -52,7 +54,7 @@ from accountant.budget.sealing import SALT_BYTES, seal
 from accountant.budget.state import AccountKey, State
 from accountant.config.settings import Settings
 from accountant.ledger.checkpoints import Checkpoint, Receipt
-from accountant.ledger.events import Event
+from accountant.ledger.events import Event, canonical
 from accountant.ledger.merkle import Tree, includes, leaf_hash
 from accountant.ledger.notes import Verifier, parse
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism
@@ -416,6 +418,20 @@ def audited(book: Book, first: int | None = None) -> verify_minimal.Audit:
     for entry in book.stored[:first]:
         audit.entry(entry)
     return audit
+
+
+def sums_agree(book: Book) -> None:
+    """The small verifier has no finding, and in every cell of every account the service's sums."""
+    found, state = audited(book), book.state
+    assert found.findings == []
+    for key, kept in state.accounts.items():
+        mine, theirs = found.account(tuple(key)), kept.at(state.time)
+        mine.advance(state.time)
+        cells = list(product(*map(range, theirs.used.shape)))
+        assert [tuple(mine.at(cell)) for cell in cells] == cells_of(theirs.used), key
+        assert (mine.bound, mine.held) == (list(theirs.bound), list(theirs.held)), key
+    found.add_up()
+    assert canonical({"accounts": found.totals}) == totals_of(state)
 
 
 # -- a service on a file ---------------------------------------------------------------------

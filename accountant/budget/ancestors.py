@@ -223,7 +223,7 @@ def _bring(state: State, ancestor: str, others: Iterable[str], now: int) -> None
         for currency, each in epochs[into.rule].per_epsilon():
             account.restate(currency, each)
         state.to_change(into).charge_with(account, None, now)
-        _reserve(state, into, sorted(holding.get(into, {}).items()), now)
+        _reserve(state, into, [*holding.get(into, {}).items()], now)
 
 
 def _running(
@@ -233,7 +233,7 @@ def _running(
     counts from when it is spent, which may be later than the registration. One that was priced
     before the window's epoch, and lacks a currency of it, is no part of what the window promises.
     """
-    for grant in state.open.values():
+    for grant in state.grants.in_order():
         keys, charge = [key for key, _ in grant.bookings], grant.bill.to(into.unit)
         if source in keys and into not in keys and {*axis} <= {*charge.axis}:
             yield grant.id, charge

@@ -172,6 +172,21 @@ def test_a_limit_that_would_close_for_good_is_named_first() -> None:
     agrees(book)
 
 
+def test_what_closes_is_asked_before_another_person_is() -> None:
+    """A registration that takes two people is not proposed while it could not be confirmed."""
+    book = hospital("  - {id: a, datasets: x, limit: {epsilon: 1, delta: 1e-6}}\n")
+    book.dataset("x")
+    derive(book, "g", "d")
+    book.record(gaussian("0.01"), dataset="g")
+    stored = len(book.stored)
+    with pytest.raises(Conflict, match="closes a"):
+        derive(book, "g", "x")
+    assert len(book.stored) == stored
+    derive(book, "g", "x", closes=["a"], confirmed_by="officer")
+    assert book.state.datasets["g"].sources == ("x",)
+    agrees(book)
+
+
 def test_in_a_window_it_counts_as_spent_at_the_registration() -> None:
     """When the window has passed it is free again, in the ancestor as in what was made from it."""
     book = hospital("  - {id: a, window: 1d, limit: {epsilon: 1}}\n")

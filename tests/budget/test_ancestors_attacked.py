@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import product
 from typing import Any
 
 from effort import examples
@@ -12,21 +11,19 @@ from hypothesis import strategies as st
 from support import (
     SECOND,
     Book,
-    audited,
-    cells_of,
     gaussian,
     laplace,
     make,
     snapshot,
     sparse_vector,
+    sums_agree,
 )
 
-from accountant.auditing.totals import totals_of
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
 from accountant.budget.snapshot import dump, load
 from accountant.budget.state import State
-from accountant.ledger.events import Event, canonical
+from accountant.ledger.events import Event
 from accountant.publishing.fleet.changes import ChargeSums, applied
 
 POLICY = """
@@ -221,23 +218,9 @@ def test_all_agree_however_datasets_are_registered(
     assert again is None or again.stored == book.stored
     assert snapshot(load(book.name, b"".join(dump(book.state)))) == snapshot(book.state)
     assert book.replayed().findings == []
-    verifiers_agree(book)
+    sums_agree(book)
     state, sums = State(book.name), ChargeSums()
     for data in book.stored:
         for change in applied(state, Event.from_bytes(data)):
             sums.add(change)
     sums.agree(state)
-
-
-def verifiers_agree(book: Book) -> None:
-    """The small verifier has no finding, and the sums of the service."""
-    found, state = audited(book), book.state
-    assert found.findings == []
-    for key, kept in state.accounts.items():
-        mine, theirs = found.account(tuple(key)), kept.at(state.time)
-        mine.advance(state.time)
-        cells = list(product(*map(range, theirs.used.shape)))
-        assert [tuple(mine.at(cell)) for cell in cells] == cells_of(theirs.used), key
-        assert (mine.bound, mine.held) == (list(theirs.bound), list(theirs.held)), key
-    found.add_up()
-    assert canonical({"accounts": found.totals}) == totals_of(state)

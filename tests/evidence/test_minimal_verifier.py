@@ -13,7 +13,6 @@ from contextlib import suppress
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from forger import Forger, members_of, packed
 from house import House, audit, eventful
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SECOND, Book, Clock, audited, cells_of, laplace, make
+from support import SECOND, Book, Clock, audited, laplace, make, sums_agree
 
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of
@@ -550,16 +549,7 @@ def test_sums_are_those_of_the_service(steps: list[Any], membership: str) -> Non
     for step in steps:
         with suppress(Problem):  # which leaves no event
             bundles.take(book, people, membership, *step)
-    audit, state = audited(book), book.state
-    assert audit.findings == []
-    for key, kept in state.accounts.items():
-        mine, theirs = audit.account(tuple(key)), kept.at(state.time)
-        mine.advance(state.time)
-        cells = list(product(*map(range, theirs.used.shape)))
-        assert [tuple(mine.at(cell)) for cell in cells] == cells_of(theirs.used), key
-        assert (mine.bound, mine.held) == (list(theirs.bound), list(theirs.held)), key
-    audit.add_up()
-    assert canonical({"accounts": audit.totals}) == totals_of(state)
+    sums_agree(book)
 
 
 @pytest.mark.parametrize("ending", ["committed", "expired", "recovered"])

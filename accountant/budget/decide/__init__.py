@@ -114,7 +114,8 @@ def _check_confirmed(state: State, asked: Envelope, now: int) -> None:
     try:
         forgets = not asked.again or "unnamed" in proposal.effect
         command = command_from_json(dict(proposal.command))
-        unchecked(state, Envelope(proposal.by, command, forgets=forgets), now)
+        like = Envelope(proposal.by, command, charges=asked.charges, forgets=forgets)
+        unchecked(state, like, now)
     except SecondNeeded as needed:
         effect = needed.effect
     proposing.check_same(proposal, effect)

@@ -51,16 +51,15 @@ def register_dataset(
             f"dataset {command.id!r} would be made from itself, by way of "
             f"{', '.join(sorted(circle))}: leave out the parent that is not one",
         )
+    charged = newly_charged(state, command.id, made_from, made_into) if asked.charges else {}
+    _confirm_closed(state, command, charged)  # else it would be proposed, and never confirmed
     left = _leaves(state, command)
     effect = {"also": command.also, "lost": sorted(before - after), "leaves": left}
     effect["unnamed"] = _unnamed(state, command) if asked.forgets else []
     if effect := {name: found for name, found in effect.items() if found}:
         second(asked, effect)
     found: Body = {"made_from": made_from, "made_into": made_into, "leaves": left}
-    if asked.charges:
-        charged = newly_charged(state, command.id, made_from, made_into)
-        _confirm_closed(state, command, charged)
-        found |= {"charged_with": charged, "orders": _orders(state, charged)}
+    found |= {"charged_with": charged, "orders": _orders(state, charged)}
     return {name: told for name, told in found.items() if told}
 
 
