@@ -350,7 +350,7 @@ class Account:
         bound = plus(self.bound[:rows], other.bound[:rows])
         past = [each > MOST_UNITS for each in bound]
         kept = [b if o else t for t, b, o in zip(bound, self.bound, past, strict=False)]
-        self.bound[:rows] = kept
+        self.bound = kept + self.bound[rows:]  # copies share the list
         for cells, units in parts.items():
             mine = [0, 0] * n
             for i, lost in enumerate(past):

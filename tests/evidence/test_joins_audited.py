@@ -249,6 +249,25 @@ def test_what_a_registration_says_wrongly_of_what_was_used(
     assert place in [found.sequence for found in late.replayed().findings]
 
 
+def test_an_account_that_goes_on_leaves_the_one_before_as_it_was() -> None:
+    """What a late ancestor is charged with, in an account that was carried into a new epoch, is not
+    in the account of the epoch before.
+    """
+    book, rules = Book(), "  - {{id: a, gate: zcdp, limit: {{epsilon: {}, delta: 1e-6}}}}\n"
+    book.register()
+    book.dataset("x")
+    book.do("register_dataset", "admin", id="g", namespace="n", name="g")
+    book.policy(rules.format(3))
+    book.record(laplace("0.2"), dataset="x")
+    book.record(laplace("0.3"), dataset="g")
+    book.policy(rules.format(2))
+    fields = {"id": "g", "namespace": "n", "name": "g", "parents": ["x"]}
+    event = book.do("register_dataset", "admin", **fields)
+    assert event.body["charged_with"] == {"x": ["g"]}
+    assert [key.epoch for key in book.state.accounts if key[0] == "a"] == [1, 1, 2, 2]
+    sums_agree(book)
+
+
 def test_who_says_nothing_of_what_was_used_is_found_out(late: Book) -> None:
     """Without the field, as before version 0.3, nothing is charged: both verifiers say so, and what
     was granted by other sums is a finding.
