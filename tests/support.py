@@ -47,7 +47,7 @@ from accountant.budget.decide.proposing import (
     why,
 )
 from accountant.budget.explain import Explained, explain
-from accountant.budget.outcome import PROPOSED
+from accountant.budget.outcome import PROPOSED, Outcome
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import Replay, replay
 from accountant.budget.sealing import SALT_BYTES, seal
@@ -213,8 +213,7 @@ class Book:
         if isinstance(outcome, Repeated):
             return outcome
         for one in outcome:
-            apply(self.state, one)
-            self.stored.append(one.entry.body)
+            self.fold(one)
         self.admit()
         return [one.event() for one in outcome]
 
@@ -222,10 +221,14 @@ class Book:
         """Admits who waits and fits, as the service does before and after each command."""
         found = []
         while (one := admission(self.state, self.now if now is None else now)) is not None:
-            apply(self.state, one)
-            self.stored.append(one.entry.body)
+            self.fold(one)
             found.append(one.event())
         return found
+
+    def fold(self, outcome: Outcome) -> None:
+        """Folds an outcome in, and keeps its bytes."""
+        apply(self.state, outcome)
+        self.stored.append(outcome.entry.body)
 
     def decision(self, event: Event) -> dict[str, Any]:
         """The decision of an event, in words: as the API serves it."""

@@ -74,7 +74,7 @@ def origins(datasets: Mapping[str, Dataset], names: Iterable[str]) -> set[str]:
 def reach_of(datasets: Mapping[str, Dataset], named: tuple[str, ...]) -> Reach:
     """Return the datasets that a request on those ``named`` is charged to now."""
     if len(named) == 1 and not datasets[named[0]].sources:
-        return _alone(named[0])
+        return alone(named[0])
     return Reach(named, tuple(sorted(origins(datasets, named))))
 
 
@@ -92,7 +92,7 @@ def by_now(datasets: Mapping[str, Dataset], charged: Iterable[str], since: int) 
 
 
 @lru_cache(maxsize=1_024)
-def _alone(name: str) -> Reach:
+def alone(name: str) -> Reach:
     """Return the reach of requests on one dataset that was made from nothing; grants hold it."""
     return Reach((name,), (name,))
 

@@ -14,24 +14,21 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from accountant.budget.apply import apply, read
+from accountant.budget.apply import apply, follow_checked
 from accountant.budget.commands import Envelope
 from accountant.budget.commands.recorded import asked_in
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.outcome import Outcome
+from accountant.budget.reading import read
 from accountant.budget.request import work_out
 from accountant.budget.state import State, envelope_of
 from accountant.budget.waiting.due import due
-from accountant.ledger.events import Event
+from accountant.ledger.events import Event, check_canonical
 
 RUN: Final = 1_000
 """Events between two reports of progress."""
 _TOGETHER: Final = 128
 """Events that are read, then priced, then decided: each step for all (ADR 0022)."""
-_WHOLE: Final = 16
-"""Events that are read whole, then folded in. They are large: of more the first are out of the
-processor's cache when it is their turn.
-"""
 _MOST_SHOWN: Final = 600
 
 
@@ -94,17 +91,22 @@ class Replay:
     def believe(self, run: Iterable[bytes]) -> None:
         """Fold the next events in undecided. It ends, or breaks, just as ``decide`` would."""
         bodies = iter(run)
-        while some := list(islice(bodies, _WHOLE)):
-            for data, (event, sound) in zip(some, list(map(_event_in, some)), strict=True):
-                self._pass(event)
-                if self.broken:
-                    continue
-                try:
-                    if event is None or not sound:
-                        raise ValueError("it cannot be read")
-                    apply(self.state, read(self.state, event, data))
-                except Exception:  # noqa: BLE001 a finding of the process that decides it again
+        while some := list(islice(bodies, _TOGETHER)):
+            for data, sound in zip(some, list(map(_is_canonical, some)), strict=True):
+                if self.broken or not sound or not self._follow(data):
                     self.broken = True
+                    self._pass(_event_in(data))
+
+    def _follow(self, data: bytes) -> bool:
+        """Fold the next event in, if it can be. What is wrong with another is a finding of the
+        process that decides it again.
+        """
+        try:
+            follow_checked(self.state, data)
+        except Exception:  # noqa: BLE001 a damaged event may fail in any way
+            return False
+        self.events, self.expected = self.events + 1, self.state.sequence
+        return True
 
     def end(self) -> None:
         """Report a batch that lacks items, or an admission that is due: no event is to follow."""
@@ -131,12 +133,19 @@ def replay(ledger: str, bodies: Iterable[bytes]) -> Iterator[Replay]:
     yield progress
 
 
-def _event_in(data: bytes) -> tuple[Event | None, bool]:
-    """Return the event that ``data`` hold, if any, and whether they are in canonical form."""
-    for compared in (False, True):
-        with suppress(ValueError, TypeError):
-            return Event.from_bytes(data, compared=compared), not compared
-    return None, False
+def _is_canonical(data: bytes) -> bool:
+    try:
+        check_canonical(data)
+    except (TypeError, ValueError):  # a database may hand out text or nothing at all
+        return False
+    return True
+
+
+def _event_in(data: bytes) -> Event | None:
+    """Return the event that ``data`` hold, if any, in canonical form or not."""
+    with suppress(ValueError, TypeError):
+        return Event.from_bytes(data, compared=True)
+    return None
 
 
 class _Stored(NamedTuple):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from accountant.budget.apply import apply, read
+from accountant.budget.apply import apply
 from accountant.budget.errors import NotFound
 from accountant.budget.policy_file import parse_policy
+from accountant.budget.reading import read
 from accountant.budget.state import State
 from accountant.budget.trials.backtest import Backtest, Compared, Tally, tally, to_json
 from accountant.cli import common

@@ -114,6 +114,12 @@ class Entry(NamedTuple):
         return cls(event.sequence, event.type, event.time, event.to_bytes())
 
 
+def check_canonical(data: bytes) -> None:
+    """Raise ValueError unless ``data`` are the canonical bytes of an event."""
+    if _read_plain(data) is None:
+        Event.from_bytes(data)
+
+
 def canonical(document: Any) -> bytes:
     """Return the RFC 8785 bytes of objects with ASCII keys, strings, booleans and integers below
     2**53, for which orjson's sorted output is RFC 8785. Raises ValueError for other documents.

@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from accountant.budget.apply import apply, read
+from accountant.budget.apply import apply
+from accountant.budget.reading import read
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.reporting.activity import Activity

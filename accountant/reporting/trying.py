@@ -22,9 +22,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accountant.budget import snapshot
-from accountant.budget.apply import apply, read
+from accountant.budget.apply import apply
 from accountant.budget.errors import Problem
 from accountant.budget.policy_file import parse_policy
+from accountant.budget.reading import read
 from accountant.budget.rules import home_made
 from accountant.budget.state import State
 from accountant.budget.trials.backtest import Backtest, Compared

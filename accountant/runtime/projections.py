@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import Final, NamedTuple
 
-from accountant.budget.apply import follow
+from accountant.budget.apply import follow_checked
 from accountant.budget.snapshot import Copied, load
 from accountant.budget.state import State
 from accountant.config.logs import logger
@@ -60,7 +60,7 @@ class Projections:
                 self._all[ledger] = Projection(
                     ledger,
                     lambda: State(ledger),
-                    follow,
+                    follow_checked,
                     self._known(ledger),
                     partial(self._from_snapshot, ledger),
                 )

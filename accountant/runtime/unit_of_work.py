@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from accountant.budget.accounts.epochs import Adopted
-from accountant.budget.apply import Happened, apply
+from accountant.budget.apply import apply
 from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import (
     AdoptEngine,
@@ -31,6 +31,7 @@ from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import PROPOSED, WAITING, Outcome
 from accountant.budget.population.naming import normal_form
 from accountant.budget.population.population import Population
+from accountant.budget.reading import Happened
 from accountant.budget.request import work_out
 from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
 from accountant.budget.state import State

@@ -25,12 +25,13 @@ from support import (
     sparse_vector,
 )
 
-from accountant.budget.apply import apply, fold, read
+from accountant.budget.apply import apply, fold
 from accountant.budget.columns import Take
 from accountant.budget.decide import SYSTEM, decide
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
 from accountant.budget.idempotency import IdempotencyIndex
+from accountant.budget.reading import read
 from accountant.budget.snapshot import Copied, dump, load
 from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event, canonical

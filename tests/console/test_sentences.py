@@ -12,7 +12,7 @@ import pytest
 from report_desk import Desk
 from support import laplace
 
-from accountant.budget.apply import TYPES
+from accountant.budget.reading import TYPES
 from accountant.console.facts import sentences
 from accountant.console.facts.browsing import PER_PAGE, browse, seen, steps_of
 from accountant.console.facts.sentences import sentence

@@ -11,7 +11,7 @@ import pytest
 
 from accountant.api.description.texts import PROBLEMS
 from accountant.auth import ring
-from accountant.budget import apply
+from accountant.budget import reading
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.rules import KINDS as RULE_KINDS
 from accountant.cli import COMMANDS
@@ -149,7 +149,7 @@ def test_every_problem_code_is_documented_with_its_status() -> None:
 def test_every_event_type_is_documented() -> None:
     """docs/reference/events.md has a row for each type of event that a ledger may hold."""
     documented = {name for name in rows("events.md") if name.endswith(".v1")}
-    assert documented == apply.TYPES | ring.TYPES
+    assert documented == reading.TYPES | ring.TYPES
 
 
 def test_every_command_is_documented() -> None:

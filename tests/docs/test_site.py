@@ -14,7 +14,7 @@ import pytest
 
 from accountant.api.description.texts import PROBLEMS, STORY
 from accountant.auth import ring
-from accountant.budget import apply
+from accountant.budget import reading
 from accountant.budget.rules import KINDS as RULE_KINDS
 from accountant.cli import COMMANDS
 from accountant.client.environment import VARIABLES
@@ -46,7 +46,7 @@ THINGS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "rule kinds": ("reference/rules.html", lambda: RULE_KINDS),
     "mechanism kinds": ("reference/mechanisms.html", lambda: MECHANISM_KINDS),
     "problem codes": ("reference/problem-codes.html", lambda: PROBLEMS),
-    "event types": ("reference/events.html", lambda: apply.TYPES | ring.TYPES),
+    "event types": ("reference/events.html", lambda: reading.TYPES | ring.TYPES),
     "metrics": ("reference/metrics.html", lambda: METRICS),
     "calls": ("reference/http.html", lambda: {example.call for example in STORY}),
     "the client's names": (

@@ -13,7 +13,7 @@ import pytest
 from house import audit, reasons
 
 from accountant.auditing.totals import totals_of
-from accountant.budget.apply import TYPES
+from accountant.budget.reading import TYPES
 from accountant.ledger.events import canonical
 from accountant.ledger.tiles import unpack_entries
 from accountant.reporting.statement import accounts_json

@@ -31,11 +31,11 @@ from support import SECOND, Book, Clock, audited, laplace, make, sums_agree
 
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of
-from accountant.budget.apply import TYPES
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
 from accountant.budget.population.packing import packed as packed_names
+from accountant.budget.reading import TYPES
 from accountant.privacy.conversions import most_mu_squared
 from accountant.verify_minimal import MOST_FINDINGS, ORDER, grow, point, signed, verifies
 from accountant.verify_minimal import root_of as grown

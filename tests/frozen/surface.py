@@ -25,9 +25,9 @@ from accountant import cli
 from accountant.api.app import create_app
 from accountant.api.description.openapi import document
 from accountant.api.description.texts import PROBLEMS
-from accountant.budget.apply import TYPES
 from accountant.budget.commands import COMMANDS
 from accountant.budget.policy import Policy
+from accountant.budget.reading import TYPES
 from accountant.client.command_line import parsers
 from accountant.client.environment import OF_ADAPTERS, OF_THE_SERVICE, VARIABLES
 from accountant.config.settings import Settings

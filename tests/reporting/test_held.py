@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from random_ledgers import Ops, ledger, ops
 from support import Book, laplace
 
-from accountant.budget.apply import apply, read
+from accountant.budget.apply import apply
+from accountant.budget.reading import read
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.reporting.burndown import Held

@@ -14,8 +14,8 @@ import pytest
 from report_desk import DAY, Desk, data_of, limit_of
 from support import NON_PRIVATE, declared, gaussian, laplace, sparse_vector
 
-from accountant.budget.apply import TYPES
 from accountant.budget.facts import grant_in
+from accountant.budget.reading import TYPES
 from accountant.reporting.burndown import MOST_POINTS
 from accountant.reporting.history import BOOKING, JUDGED, RECOVERED, REVALUED, SETTLING
 from accountant.reporting.model import build_report

@@ -15,8 +15,9 @@ from random_ledgers import Ops, ledger, ops
 from report_desk import DAY, Desk
 from support import SECOND, START, Book, gaussian, laplace
 
-from accountant.budget.apply import apply, read
+from accountant.budget.apply import apply
 from accountant.budget.errors import Invalid
+from accountant.budget.reading import read
 from accountant.budget.state import AccountKey, State, lifetime
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash

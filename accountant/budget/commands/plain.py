@@ -310,9 +310,11 @@ def read_mechanisms(document: Any) -> Any:
         return _LISTS.validate_python(document, context=ask.STORED)
 
 
-def read_subjects(document: Any) -> Any:
-    """Return the subject group of an event's command. Raises ValueError if it is malformed."""
+def read_subjects(stated: Any) -> Any:
+    """Return the subject group of an event's command, stated as a document or its bytes (``Raw``).
+    Raises ValueError if it is malformed.
+    """
     try:
-        return _SUBJECTS(document)
+        return _SUBJECTS(stated)
     except ValueError:
-        return _GROUPS.validate_python(document, context=ask.STORED)
+        return _GROUPS.validate_python(orjson.loads(_spelled(stated)), context=ask.STORED)

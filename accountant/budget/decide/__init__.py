@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from accountant.budget import commands as ask
-from accountant.budget.apply import Happened
 from accountant.budget.batches import OpenBatch
 from accountant.budget.commands import (
     AppendValues,
@@ -34,6 +33,7 @@ from accountant.budget.decide.waiting import SYSTEM, admit
 from accountant.budget.errors import Invalid
 from accountant.budget.idempotency import DIGEST
 from accountant.budget.outcome import Body, Outcome, Repeated
+from accountant.budget.reading import Happened
 from accountant.budget.state import State
 from accountant.budget.waiting.due import due
 from accountant.ledger.events import (

@@ -19,10 +19,11 @@ from accountant.budget.accounts.classes import Classes
 from accountant.budget.accounts.integers import Integers
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.window import WindowAccount
-from accountant.budget.apply import apply, drop_journal, keep_journal, read
+from accountant.budget.apply import apply, drop_journal, keep_journal
 from accountant.budget.changes import Admit, Booked, End, Record, Reserve
 from accountant.budget.grants import AccountKey
 from accountant.budget.population.selection import EVERYONE, Selection, alike
+from accountant.budget.reading import read
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.units import Axis, Charge
