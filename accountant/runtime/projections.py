@@ -18,7 +18,9 @@ from accountant.budget.state import State
 from accountant.config.logs import logger
 from accountant.ledger.checkpoints import Known
 from accountant.ledger.merkle import MissingHash, Tree, tree_of
+from accountant.runtime.cores import USABLE
 from accountant.runtime.memory import collection_paused
+from accountant.store.ahead import read_ahead
 from accountant.store.ledgers import Ledgers
 from accountant.store.projection import Projection
 from accountant.store.snapshots import Snapshots
@@ -63,6 +65,7 @@ class Projections:
                     follow_checked,
                     self._known(ledger),
                     partial(self._from_snapshot, ledger),
+                    partial(read_ahead, self._ledgers.url, USABLE, ledger),
                 )
             return self._all[ledger]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
@@ -14,6 +15,7 @@ from accountant.ledger.checkpoints import Known
 from accountant.ledger.events import check_canonical
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store import Damaged
+from accountant.store.ahead import OWN, Ahead
 from accountant.store.ledgers import Stored, StoreError
 
 _LATELY: Final = 1.0  # Seconds after which a writer may have written its last
@@ -55,6 +57,7 @@ class Projection(Generic[S]):
     apply: Callable[[S, bytes], None]  # Applies the next event, of canonical bytes, to the state
     known: tuple[Known, ...] = ()
     kept: Callable[[], tuple[S, Tree] | None] = lambda: None  # Reads a snapshot
+    ahead: Ahead = lambda first, end: nullcontext(iter(()))  # Reads many events on another core
     state: S = field(init=False)
     tree: Tree = field(init=False)
     seen: Tree = field(init=False, default=Tree())
@@ -91,20 +94,42 @@ class Projection(Generic[S]):
             state, tree = kept
             if tree.size <= head.size:  # another process may have kept it since ``head`` was read
                 self.state, self.tree = state, tree
-        while (first := self.tree.size) < head.size:
-            if self.seen.size:
-                self.moved()
-            page = list(islice(read(first), head.size - first))
-            if not page:
-                raise StoreError(f"ledger {self.ledger} ends before its head")
-            try:
-                self._add(page)
-            except BaseException:
-                self.drop()  # it may be half folded
-                raise
+        self._read_on(head.size, read)
         if self.tree != head:
             raise Diverged(self.ledger, self._heads()[-1], head)
         self.committed(head)
+
+    def _read_on(self, end: int, read: Callable[[int], Iterable[Stored]]) -> None:
+        """Fold in the events before ``end``: some, then those that come from another core, then all
+        that it left.
+        """
+        border = min(self.tree.size + OWN, end)
+        with self.ahead(border, end) as pages:
+            self._read_alone(border, read)
+            for page in pages:
+                with self._whole():
+                    self._grow_by(page.leaves)
+                    self._apply(self.tree.size - len(page.bodies), page.bodies)
+        self._read_alone(end, read)
+
+    def _read_alone(self, end: int, read: Callable[[int], Iterable[Stored]]) -> None:
+        while (first := self.tree.size) < end:
+            if self.seen.size:
+                self.moved()
+            page = list(islice(read(first), end - first))
+            if not page:
+                raise StoreError(f"ledger {self.ledger} ends before its head")
+            with self._whole():
+                self._add(page)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Forget the state if it may be half folded."""
+        try:
+            yield
+        except BaseException:
+            self.drop()
+            raise
 
     def _heads(self) -> tuple[Known, ...]:
         """Return the heads that the ledger has to continue, the one last seen at the end."""
@@ -117,36 +142,44 @@ class Projection(Generic[S]):
         """
         for first in range(0, len(page), _TOGETHER):
             some = page[first : first + _TOGETHER]
-            self._check(some)
-            for stored in some:
-                try:
-                    self.apply(self.state, stored.body)
-                except Exception as error:
-                    raise self._broken(stored.sequence, error) from error
-
-    def _check(self, some: list[Stored]) -> None:
-        """Check bytes and hashes; the tree grows in one step up to each size at which a head is
-        known.
-        """
-        stops = {known.size for known in self._heads()}
-        leaves: list[bytes] = []
-        for stored in some:
+            leaves: list[bytes] = []
             try:
-                leaves.append(leaf_hash(stored.body))
-                check_canonical(stored.body)
-            except (TypeError, ValueError) as error:
-                raise self._broken(stored.sequence, error) from error
-            same = leaves[-1] == stored.leaf
-            if not same or self.tree.size + len(leaves) in stops:
-                self._grow(leaves)
-            if not same:
-                raise self._broken(stored.sequence, "its bytes are not those that were hashed")
-        self._grow(leaves)
+                for stored in some:
+                    leaves.append(self._hashed(stored))
+                    if leaves[-1] != stored.leaf:
+                        reason = "its bytes are not those that were hashed"
+                        raise self._broken(stored.sequence, reason)
+            finally:  # what is not the history that was seen is told before what is damaged
+                self._grow_by(leaves)
+            self._apply(some[0].sequence, [stored.body for stored in some])
+
+    def _hashed(self, stored: Stored) -> bytes:
+        """Return the hash of an event's leaf. Raises Damaged if its bytes are not canonical."""
+        try:
+            leaf = leaf_hash(stored.body)
+            check_canonical(stored.body)
+        except (TypeError, ValueError) as error:
+            raise self._broken(stored.sequence, error) from error
+        return leaf
+
+    def _apply(self, first: int, bodies: list[bytes]) -> None:
+        for number, body in enumerate(bodies, first):
+            try:
+                self.apply(self.state, body)
+            except Exception as error:
+                raise self._broken(number, error) from error
+
+    def _grow_by(self, leaves: list[bytes]) -> None:
+        """Grow the tree in one step up to each size at which a head is known, which is compared."""
+        size, begin = self.tree.size, 0
+        stops = {known.size - size for known in self._heads()}
+        for stop in sorted({*(one for one in stops if 0 < one < len(leaves)), len(leaves)}):
+            self._grow(leaves[begin:stop])
+            begin = stop
 
     def _grow(self, leaves: list[bytes]) -> None:
-        """Grow the tree by ``leaves``, emptying them, and compare with heads of its size."""
+        """Grow the tree by ``leaves``, and compare with heads of its size."""
         self.tree, _ = self.tree.grown(leaves)
-        leaves.clear()
         for known in self._heads():
             if known.size == self.tree.size and known.root != self.tree.root:
                 raise Diverged(self.ledger, known, self.tree)

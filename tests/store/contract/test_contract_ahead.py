@@ -1,0 +1,118 @@
+"""A long ledger is read with another core as it is alone: the same state, the same errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import pytest
+from places import Place
+
+from accountant.budget.apply import follow_checked
+from accountant.budget.errors import Unavailable
+from accountant.budget.state import State
+from accountant.ledger.checkpoints import Known
+from accountant.runtime import projections
+from accountant.runtime.service import Service
+from accountant.store import ahead
+from accountant.store import projection as following
+from accountant.store.ahead import Page, read_ahead
+from accountant.store.ledgers import Ledgers
+from accountant.store.projection import Diverged, Projection
+from accountant.workers.helpers import Helpers
+from bench.asking import endless_grants, open_ledger
+
+LEDGER = "fair"
+EVENTS = 700
+OWN = 64
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[int]:
+    """A ledger that is long enough for a helper; how many events each of its pages had."""
+    with closing(Service(Ledgers(place.url))) as service:
+        open_ledger(service, LEDGER)
+        asked = endless_grants("k")
+        service.execute_all(LEDGER, list(islice(asked, EVENTS - service.head(LEDGER).size)))
+    seen: list[int] = []
+
+    @contextmanager
+    def counted(*about: Any) -> Iterator[Iterator[Page]]:
+        with read_ahead(*about) as found:
+            yield (seen.append(len(page.bodies)) or page for page in found)
+
+    monkeypatch.setattr(ahead, "WORTH", 100)
+    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    monkeypatch.setattr(following, "OWN", OWN)
+    monkeypatch.setattr(projections, "read_ahead", counted)
+    return seen
+
+
+def read(place: Place) -> State:
+    """The state that a service reads back."""
+    with closing(Service(Ledgers(place.url))) as service, service._up_to_date(LEDGER) as state:
+        return state
+
+
+def test_a_ledger_that_is_read_ahead_is_the_same(
+    place: Place, pages: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The helper reads all but the first events, and nothing differs from a read without one."""
+    found = read(place)
+    assert sum(pages) == EVENTS - OWN
+    monkeypatch.setattr(ahead, "cores", lambda: 1)
+    assert found == read(place)
+    assert sum(pages) == EVENTS - OWN
+    assert found.sequence == EVENTS
+
+
+def test_a_helper_that_ends_early_costs_time_only(
+    place: Place, pages: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a helper did not read is read by whoever needs it."""
+
+    class Ending(Helpers):
+        def __init__(self, module: str, count: int) -> None:
+            super().__init__(f"{module}.of.nothing", count)
+
+    monkeypatch.setattr(ahead, "Helpers", Ending)
+    assert read(place).sequence == EVENTS
+    assert pages == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("body = {other}", "event {at} .*not those that were hashed"),
+        ("body = {other}, leaf = {leaf}", "event {at} .*does not follow"),
+        ("sequence = 9000", "event {after} .*does not follow"),
+    ],
+)
+def test_a_damaged_event_is_told_as_without_a_helper(
+    place: Place, pages: list[int], change: str, why: str
+) -> None:
+    """Which event it is and what is wrong with it is found out here, wherever it stands."""
+    at = OWN + 300
+    with closing(Ledgers(place.url)) as ledgers:
+        other: Sequence[Any] = ledgers.read(LEDGER, at + 1, 1)
+    [stored] = other
+    told = change.format(other=place.blob(stored.body.hex()), leaf=place.blob(stored.leaf.hex()))
+    place.tamper(f"UPDATE event SET {told} WHERE ledger = '{LEDGER}' AND sequence = {at}")
+    with pytest.raises(Unavailable, match=why.format(at=at, after=at + 1)):
+        read(place)
+    assert sum(pages) >= 256
+
+
+def test_another_history_is_told_as_without_a_helper(place: Place, pages: list[int]) -> None:
+    """A head that was signed in the middle of what a helper reads is compared there."""
+    known = Known(OWN + 300, bytes(32), "a head that was signed")
+    with closing(Ledgers(place.url)) as ledgers:
+        reading = partial(read_ahead, place.url, (), LEDGER)
+        first = partial(State, LEDGER)
+        projection = Projection(LEDGER, first, follow_checked, (known,), ahead=reading)
+        with pytest.raises(Diverged, match=f"the first {known.size} events"):
+            projection.follow(ledgers.head(LEDGER), partial(ledgers.read, LEDGER))
+    assert projection.tree.size == 0
