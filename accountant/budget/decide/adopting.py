@@ -343,9 +343,7 @@ def _as_strict(old: LimitRule, new: LimitRule) -> bool:
         and (
             old.unlock is None or (new.unlock is not None and new.unlock.no_faster_than(old.unlock))
         )
-        and all(
-            one.no_more_than(old.relaxed or (), old.usual, new.usual) for one in new.relaxed or ()
-        )
+        and new.no_more_relaxed_than(old)
         and same_scope(old, new)
         and old.lines == new.lines
         and now.epsilon <= before.epsilon

@@ -84,11 +84,6 @@ class Limit(Struct, frozen=True, kw_only=True):
     about: str = ""
     """The cells that it is about; "" if all."""
 
-    @property
-    def counts_anew(self) -> bool:
-        """It gives back with time."""
-        return bool(self.window)
-
 
 class Other(Struct, frozen=True):
     """Another limit on the account, or a part of one that divides it."""
