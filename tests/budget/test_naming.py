@@ -110,6 +110,18 @@ def test_the_form_of_a_form_is_itself(namespace: str, name: str) -> None:
     assert normal_form(*form) == form
 
 
+ASCII = st.text(st.characters(max_codepoint=0x7F), max_size=12)
+
+
+@given(ASCII | st.builds("{}://{}".format, st.sampled_from(SCHEMES), ASCII), ASCII)
+@example("postgres://H:5432", " a\t. B%20")
+def test_ascii_is_read_like_all_else(namespace: str, name: str) -> None:
+    """What is read at once means what it does where each character has to be looked at, as with an
+    invisible one behind it.
+    """
+    assert normal_form(namespace, name) == normal_form(f"{namespace}\u200b", f"{name}\u200b")
+
+
 PLAIN = st.text("abcdefgh0123456789_", min_size=1, max_size=8)
 TABLES = st.lists(PLAIN, min_size=1, max_size=3).map(".".join)
 UNSEEN = [

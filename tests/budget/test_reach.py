@@ -12,8 +12,10 @@ from support import SECOND, Book, hospital, laplace, make, proposed, snapshot, s
 
 from accountant.budget.advice import would_fit
 from accountant.budget.apply import drop_journal, keep_journal, rollback
+from accountant.budget.decide.datasets import check_parents
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.evaluate import how_many
+from accountant.budget.population.naming import normal_form
 from accountant.budget.reach import Reach
 from accountant.budget.request import prepare
 from accountant.budget.snapshot import dump, load
@@ -336,3 +338,20 @@ def test_a_reach_is_kept_as_text(named: list[str], data: st.DataObject) -> None:
     more = data.draw(st.lists(st.sampled_from("abcdefgh"), unique=True))
     reach = Reach(tuple(sorted(named)), tuple(sorted({*named, *more})))
     assert Reach.read(reach.text) == reach
+
+
+def test_the_parents_of_other_datasets_are_read_once() -> None:
+    """One more dataset is registered without reading again what the parents of all others mean,
+    which are more than are remembered.
+    """
+    book = ledger()
+    for number in range(50):
+        parents = [f"n/p{number}-{place}" for place in range(100)]
+        derive(book, f"m{number}", *parents)
+    book.dataset("another")
+    late = make("register_dataset", id="late", namespace="n", name="p7-7", parents=["n/x"])
+    before = normal_form.cache_info().misses
+    check_parents(book.state, late)
+    [event] = book.ask(late, "admin")
+    assert event.body["made_into"] == ["m7"]
+    assert normal_form.cache_info().misses - before < 100

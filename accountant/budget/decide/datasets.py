@@ -9,8 +9,7 @@ data never changes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from accountant.budget.ancestors import Charged, newly_charged, not_counted
@@ -104,15 +103,18 @@ def check_parents(state: State, command: RegisterDataset) -> None:
     other data: a text does not say where its namespace ends, after which quotes, white space or
     slashes may be only spelling. What was made from it would not be charged to it.
     """
-    itself = Named(command.id, command.namespace, normal_form(command.namespace, command.name))
     others = [one for one in state.datasets.values() if one.id != command.id]
-    every = [*(Named(one.id, one.namespace, one.data) for one in others), itself]
+    itself = Place(command.namespace, normal_form(command.namespace, command.name))
+    every = {Place(one.namespace, one.data): one.id for one in others} | {itself: command.id}
+    meant = {*every.values(), *(joined(place.data) for place in every)}
 
-    def misread(parents: Iterable[str], among: Iterable[Named]) -> Iterator[tuple[str, str]]:
+    def misread(parents: Iterable[str], among: Mapping[Place, str]) -> Iterator[tuple[str, str]]:
         """Yield parents that mean no dataset, though they are written like one of these."""
-        for parent, one in product(parents, among):
-            if one.written_in(parent) and not any(other.is_meant(parent) for other in every):
-                yield parent, one.id
+        namespaces = {place.namespace for place in among}
+        for parent in parents:
+            for place in _written_as(parent, namespaces):
+                if place in among and not {parent, meant_by(parent)} & meant:
+                    yield parent, among[place]
 
     for parent, name in misread(command.parents, every):
         raise Conflict(
@@ -120,8 +122,11 @@ def check_parents(state: State, command: RegisterDataset) -> None:
             f"parent {parent!r} would be read as other data than dataset {name!r}, which is "
             f"written like that: name it by its id, {name!r}",
         )
+    start = f"{command.namespace}/"
     for child in others if command.id not in state.datasets else ():
-        for parent, _ in misread(child.parents, [itself]):
+        inside = [one for one in child.parents if one.startswith(start)]
+        unplain = [one for one in inside if not _PLAIN.fullmatch(one, len(start))]
+        for parent, _ in misread(unplain, {itself: command.id}):
             raise Conflict(
                 "parent-unclear",
                 f"{command.namespace} {command.name} is written like parent {parent!r} of dataset "
@@ -134,23 +139,21 @@ _PLAIN: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.I | re.A)
 """Names that mean the same behind a namespace as in one text with it, as most do."""
 
 
-class Named(NamedTuple):
+class Place(NamedTuple):
     """A dataset, by what a parent may be written like."""
 
-    id: str
     namespace: str
     data: Data
 
-    def is_meant(self, parent: str) -> bool:
-        """Return whether ``parent`` names it."""
-        return parent == self.id or meant_by(parent) == joined(self.data)
 
-    def written_in(self, parent: str) -> bool:
-        """Return whether ``parent`` begins with the namespace, and ends with a name of the data."""
-        name = parent.removeprefix(f"{self.namespace}/")
-        if name == parent or _PLAIN.fullmatch(name):
-            return False
-        return normal_form(self.namespace, name) == self.data
+def _written_as(parent: str, namespaces: Collection[str]) -> Iterator[Place]:
+    """Yield what ``parent`` is if one of the namespaces ends at one of its slashes."""
+    at = parent.find("/")
+    while at >= 0:
+        namespace, name = parent[:at], parent[at + 1 :]
+        if namespace in namespaces and not _PLAIN.fullmatch(name):
+            yield Place(namespace, normal_form(namespace, name))
+        at = parent.find("/", at + 1)
 
 
 def _sources(state: State, command: RegisterDataset) -> list[str]:
@@ -171,7 +174,9 @@ def _derived(state: State, command: RegisterDataset) -> list[str]:
     def names_it(parent: str) -> bool:
         return parent == command.id or (parent not in state.datasets and meant_by(parent) == data)
 
-    return sorted(one.id for one in state.datasets.values() if any(map(names_it, one.parents)))
+    either = {command.id, data}
+    likely = (one for one in state.datasets.values() if not either.isdisjoint(one.naming))
+    return sorted(one.id for one in likely if any(map(names_it, one.parents)))
 
 
 def _unnamed(state: State, command: RegisterDataset) -> list[str]:

@@ -272,6 +272,12 @@ def _identifiers(name: str) -> str:
 
 def _spelled(text: str, *, cased: bool) -> str:
     """Return the text as it looks: letters and signs that look alike are one."""
+    if text.isascii() and text.isprintable() and "%" not in text:  # which all that follows leaves
+        return " ".join((text if cased else text.lower()).split())
+    return _looks(text, cased=cased)
+
+
+def _looks(text: str, *, cased: bool) -> str:
     text = unicodedata.normalize("NFKD", unquote(text))
     if not cased:
         text = unicodedata.normalize("NFKD", text.casefold())

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from accountant.budget.errors import Invalid
-from accountant.budget.population.naming import Data, normal_form
+from accountant.budget.population.naming import Data, meant_by, normal_form
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.mechanisms.further_units import Units
 
@@ -209,3 +209,10 @@ class Dataset:
     def data(self) -> Data:
         """Which data it is, however they are spelled."""
         return normal_form(self.namespace, self.name)
+
+    @cached_property
+    def naming(self) -> frozenset[str]:
+        """Its parents as they were written, and the data that these mean: what names none of them
+        is none of its parents.
+        """
+        return frozenset({*self.parents, *map(meant_by, self.parents)})
