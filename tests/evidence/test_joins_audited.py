@@ -303,23 +303,6 @@ def test_a_bundle_with_joins_is_sound(house: Callable[..., House]) -> None:
     assert verify_minimal.verify(io.BytesIO(bundle))["findings"] == []
 
 
-def test_two_services_charge_a_late_ancestor_alike(house: Callable[..., House]) -> None:
-    """What one of them registers, the other grants by, and so does one that starts later."""
-    one = resident(house())
-    fields = {"id": "g", "namespace": "n", "name": "g", "parents": ["n/x"]}
-    one.do("register_dataset", "admin", **fields)
-    two = one.again()
-    one.do("record_invocations", dataset="g", mechanisms=[laplace("60")])
-    opened = two.do("ask_grant", dataset="g", mechanisms=[laplace("20")])
-    one.do("register_dataset", "admin", id="x", namespace="n", name="x")
-    ask = {"dataset": "x", "mechanisms": [laplace("30")]}
-    assert two.do("ask_grant", **ask).type == "grant.refused.v1"
-    one.do("release_grant", grant=f"g{opened.sequence}", reason="never run")
-    assert two.do("ask_grant", **ask).type == "grant.reserved.v1"
-    assert two.again().do("ask_grant", **ask).type == "grant.refused.v1"
-    assert reasons(audit(one.bundle())) == []
-
-
 def test_a_bundle_of_before_is_sound_and_says_what_it_lacks(
     house: Callable[..., House], tmp_path: Path
 ) -> None:
