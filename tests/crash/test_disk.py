@@ -18,6 +18,7 @@ from harness.effort import HEAVY, SEED, effort
 from harness.faults import failing, full, mountable, read_only, small_disk
 from harness.pipelines import DATASETS, POLICY, Pipeline, at_work, pipelines, settled
 from harness.programs import Launcher
+from harness.steward import Steward
 
 OFTEN = {"ACCOUNTANT_CHECKPOINT_SECONDS": "0.15"}
 TIMES = effort(1, 8)
@@ -83,13 +84,13 @@ def begin(deployment: Deployment, service: Running) -> list[Pipeline]:
 def test_a_full_disk(on_disk: Deployment, disk: Path, tmp_path: Path) -> None:
     """While the disk is full, writing is refused with a 503 that says when to try again, the
     service is not ready, and reading goes on. With space it all goes on, without a restart; heads
-    are signed again too.
+    are signed again too, and ancestors that were registered meanwhile are charged to the unit.
     """
     dice = random.Random(SEED)
     with on_disk.serving(**OFTEN) as service:
-        clients = begin(on_disk, service)
+        clients, steward = begin(on_disk, service), Steward(on_disk)
         for _ in range(TIMES):
-            with at_work(clients, [service.port], patient=True):
+            with at_work(clients, [service.port], patient=True), steward.at_work(service.port):
                 with full(disk, leave=dice.randrange(0, 40_000)):
                     refused(clients, 0.3)
                     readers_go_on(on_disk, service)
@@ -97,8 +98,9 @@ def test_a_full_disk(on_disk: Deployment, disk: Path, tmp_path: Path) -> None:
                 assert service.ready() == 200
                 time.sleep(0.2)
             settled(clients, service.port)
+            steward.settle(service.port)
         published_all(on_disk, service)
-        check(on_disk, clients)
+        steward.compare(check(on_disk, clients))
     if HEAVY:
         verified(on_disk, tmp_path)
 
