@@ -58,6 +58,17 @@ def _drawn() -> Iterator[bytes]:
             yield salts[first : first + SALT_BYTES]
 
 
+def _too_large(asked: Envelope, error: EventTooLarge) -> str:
+    """Return what to do about an event that has no room for the answer."""
+    if not isinstance(asked.command, RegisterDataset):
+        return str(error)
+    return (
+        f"{error}; the event lists all datasets that name {asked.command.id!r} as a parent, and "
+        "whose use is charged: register some of them without this parent first, and with it again "
+        "afterwards"
+    )
+
+
 class _Ahead(NamedTuple):
     """Sealed commands, by the identity of the open ones, and the terms that they were sealed on."""
 
@@ -121,7 +132,7 @@ class UnitOfWork:
         try:
             outcome = decide(state, asked, stamp)
         except EventTooLarge as error:
-            raise Invalid("event-too-large", str(error)) from error
+            raise Invalid("event-too-large", _too_large(asked, error)) from error
         if isinstance(outcome, Repeated):
             return Answer(self._answered(outcome.sequence), repeated=True)
         if not outcome:

@@ -166,6 +166,29 @@ def test_a_parent_that_comes_later_is_not_missed(made: World) -> None:
     assert spent(made)["v"] == "0.3"
 
 
+def test_a_parent_of_too_many_is_told_what_to_do(made: World) -> None:
+    """An event has no room for any number of datasets that were made from one. It can be registered
+    after some of them are without it; with it again, each charges it with its own use.
+    """
+    body = {"namespace": "n", "parents": ["n/late"]}
+    children = [f"child-{number}".ljust(64, "x") for number in range(2)]
+    for name in children:
+        assert made.put(f"/datasets/{name}", body | {"name": name}).status_code == 200
+        assert made.post("/invocations", ask(name, "0.1")).status_code == 201
+    parents = [f"{number}".ljust(2_000, "x") for number in range(32)]
+    late = {"namespace": "n", "name": "late", "parents": parents, "owner": "x" * 1_000}
+    refused = made.put("/datasets/late", late)
+    assert refused.status_code == 422
+    assert "register some of them without this parent first" in refused.json()["detail"]
+    without = made.put(f"/datasets/{children[0]}", {"namespace": "n", "name": children[0]})
+    assert without.status_code == 202
+    assert made.confirm(without).status_code == 200
+    assert made.put("/datasets/late", late).json()["charged_with"] == children[1:]
+    again = made.put(f"/datasets/{children[0]}", body | {"name": children[0]})
+    assert again.status_code == 200
+    assert spent(made)["late"] == "0.2"
+
+
 def test_a_name_that_nobody_can_read_is_refused(made: World) -> None:
     """Also as a parent: to see what it means would hold up the ledger."""
     deep, body = "%" + "25" * 900 + "41", {"namespace": "n", "name": "derived"}
