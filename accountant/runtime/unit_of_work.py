@@ -25,7 +25,15 @@ from accountant.budget.commands import (
     RegisterDataset,
     command_from_json,
 )
-from accountant.budget.decide import Repeated, accepted, admission, before_of, decide, repeated
+from accountant.budget.decide import (
+    Repeated,
+    accepted,
+    admission,
+    before_of,
+    check_size,
+    decide,
+    repeated,
+)
 from accountant.budget.decide.datasets import check_elsewhere, check_parents, check_spellings
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import PROPOSED, WAITING, Outcome
@@ -125,6 +133,7 @@ class UnitOfWork:
     def _answer(self, asked: Envelope) -> Answer:
         state = self.state
         if isinstance(asked.command, RegisterDataset):
+            check_size(asked)  # before names are read
             check_spellings(asked.command)
         asked, opened = self._sealed(state, asked)
         stamp = self._stamp(state, asked)

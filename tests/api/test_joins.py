@@ -196,4 +196,7 @@ def test_a_name_that_nobody_can_read_is_refused(made: World) -> None:
         refused = made.put("/datasets/w", body | wrong)
         assert refused.status_code == 422
         assert refused.json()["type"].endswith("invalid-request")
+    parents = [f"{number}{deep[:1_000]}" for number in range(100)]
+    refused = made.put("/datasets/w", body | {"parents": parents})
+    assert refused.json()["type"].endswith("event-too-large")  # before one of them is read
     assert "w" not in made.service.state("fair").datasets

@@ -51,6 +51,7 @@ __all__ = [
     "accepted",
     "admission",
     "before_of",
+    "check_size",
     "decide",
     "repeated",
     "unchecked",
@@ -78,7 +79,7 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
         if (first := due(state, until)) is not None:
             return [admit(state, *first)]
     if spends or not isinstance(asked.command, RegisterPopulation):
-        _check_size(asked)  # before any work is done under the ledger's lock
+        check_size(asked)  # before any work is done under the ledger's lock
         state.people()
     _check_confirmed(state, asked, now)
     try:
@@ -98,7 +99,7 @@ def _expanded(
     return proposing.expanded(state, asked, command, now)
 
 
-def _check_size(asked: Envelope) -> None:
+def check_size(asked: Envelope) -> None:
     """Raise Invalid if no event can hold the command."""
     if len(asked.canonical) > MAX_BYTES and not isinstance(asked.command, AppendValues):
         raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))

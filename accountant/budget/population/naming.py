@@ -21,7 +21,7 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
@@ -281,14 +281,16 @@ def _looks(text: str, *, cased: bool) -> str:
     text = unicodedata.normalize("NFKD", unquote(text))
     if not cased:
         text = unicodedata.normalize("NFKD", text.casefold())
-    seen = "".join(" " if c.isspace() or c == _BLANK else c for c in text if _visible(c))
-    dashes = {ord(c): "-" for c in set(seen) if unicodedata.category(c) == "Pd"}
-    looks = seen.translate(dashes).translate(_EXACT if cased else _FOLDED)
+    like = _EXACT if cased else _FOLDED
+    looks = text.translate({ord(c): _seen(c, like) for c in set(text)})
     return unicodedata.normalize("NFKC", " ".join(looks.split()))
 
 
-def _visible(c: str) -> bool:
-    if c.isspace():
-        return True
-    plane_14 = ord(c) in _PLANE_14
-    return unicodedata.category(c) not in _INVISIBLE and c not in _IGNORED and not plane_14
+def _seen(c: str, like: Mapping[int, str]) -> str:
+    """Return what is seen of a character: nothing, white space, a hyphen, or what it is like."""
+    if c.isspace() or c == _BLANK:
+        return " "
+    category = unicodedata.category(c)
+    if category in _INVISIBLE or c in _IGNORED or ord(c) in _PLANE_14:
+        return ""
+    return "-" if category == "Pd" else like.get(ord(c), c)
