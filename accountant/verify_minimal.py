@@ -38,14 +38,14 @@ STEPS = [1 + Fraction(step, 8 << p) for p in range(16, 0, -1) for step in range(
 RENYI = [*STEPS, *range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17))]
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 DAY, MONTHS = 86_400 * 10**6, {"month": 1, "monthly": 1, "quarterly": 3, "yearly": 12}
+REGISTERED = "dataset.registered.v1", "dataset.registered.v2"  # of which the second charges
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 WAITED = tuple(f"grant.{e}.v1" for e in ("admitted", "timed_out", "cancelled", "declined"))
-APART = {"text.erased.v1", "report.filed.v1", "engine.adopted.v1", "signing_key.adopted.v1"} | {
-    "publication.stopped.v1", "publication.resumed.v1", "grant.noted.v1", "batch.opened.v1",
-    "sparse_vector.answered.v1", "ledger.verified.v1",
-}  # fmt: skip  # These change no sum
+APART = {"text.erased.v1", "report.filed.v1", "engine.adopted.v1", "signing_key.adopted.v1",
+         "publication.stopped.v1", "publication.resumed.v1", "grant.noted.v1", "batch.opened.v1",
+         "sparse_vector.answered.v1", "ledger.verified.v1"}  # fmt: skip  # These change no sum
 BATCHED = ("batch.part.v1", "batch.refused.v1", "grant.waiting.v1")
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
 PLACE = ("across", "per", "window", "refresh", "part_of", "unit", "subjects")
@@ -964,13 +964,13 @@ class Audit:
         for child in event.get("made_into", []):
             self.sources[child].add(name)
         self.describe(name, command)
-        told = event.get("charged_with")  # which no version before 0.3 knew
-        need(told in (None, due), f"charged with {told}, and {due} is due")
+        charges, told = event["type"] == REGISTERED[1], {"charged_with", "orders"} & event.keys()
+        need(event["charged_with"] == due != {} if charges else not told, f"not what charges {due}")
         for rule, orders in event.get("orders", {}).items():
             self.limits[rule].learn(orders)
         for one, others in due.items():
-            self.uncharged[one] = (self.uncharged[one] | {*others}) - {*others * (told is not None)}
-            if told is not None:
+            self.uncharged[one] = (self.uncharged[one] | {*others}) - {*others * charges}
+            if charges:
                 self.charge_with(one, others, event["sequence"])
 
     def newly_charged(self, name: str, made_from: Any, into: list[str]) -> dict[str, list[str]]:
@@ -1346,7 +1346,7 @@ HANDLERS: dict[str, Callable[[Audit, Doc, Doc], Any]] = dict.fromkeys(BOOKS, Aud
     "change.declined.v1": lambda audit, _, command: audit.proposals.pop(command["proposal"]),
     "population.registered.v1": Audit.register,
     "population.extended.v1": Audit.extend,
-    "dataset.registered.v1": Audit.dataset,
+    **dict.fromkeys(REGISTERED, Audit.dataset),
     "policy.adopted.v1": Audit.adopt,
     **dict.fromkeys(ENDS, Audit.end),
     "answer.republished.v1": lambda audit, event, command: need(

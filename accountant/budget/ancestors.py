@@ -42,6 +42,7 @@ from msgspec.structs import replace as changed
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.grants import AccountKey
+from accountant.budget.outcome import CHARGING
 from accountant.budget.population.population import Dataset, TookOver
 from accountant.budget.reach import Reach, origins
 from accountant.budget.rules.limit import LimitRule
@@ -78,8 +79,16 @@ class Related(NamedTuple):
 
 
 def related_in(event: Event) -> Related:
-    """Return what an event that registers a dataset says of others."""
+    """Return what an event that registers a dataset says of others. Raises ValueError if it charges
+    and is of a type that does not, which others would pass over, or the other way round (ADR 0068).
+    """
     body = event.body
+    charges, told = event.type == CHARGING, {"charged_with", "orders"} & body.keys()
+    if charges and not body.get("charged_with"):
+        raise ValueError(f"event {event.sequence} is a {CHARGING} and charges no dataset")
+    if told and not charges:
+        named = " and ".join(sorted(told))
+        raise ValueError(f"event {event.sequence} is a {event.type}, which has no {named}")
     both = tuple(body.get("made_from", ())), tuple(body.get("made_into", ()))
     return Related(*both, body.get("charged_with", {}))
 

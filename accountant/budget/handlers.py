@@ -42,6 +42,7 @@ from accountant.budget.commands import (
 from accountant.budget.commands.plain import read_subjects
 from accountant.budget.custody.custody import AcceptedTime, SigningKey
 from accountant.budget.grants import Grant
+from accountant.budget.outcome import REGISTRATIONS
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import (
     Dataset,
@@ -435,7 +436,7 @@ def _accept_time(state: State, event: Event) -> None:
 HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "population.registered.v1": _register_population,
     "population.extended.v1": _extend_population,
-    "dataset.registered.v1": _register_dataset,
+    **dict.fromkeys(REGISTRATIONS, _register_dataset),
     "policy.adopted.v1": _adopt_policy,
     "charge.revalued.v1": _revalue,
     "signing_key.adopted.v1": _adopt_key,

@@ -36,6 +36,13 @@ ADMITTED: Final = "grant.admitted.v1"
 TIMED_OUT: Final = "grant.timed_out.v1"
 CANCELLED: Final = "grant.cancelled.v1"
 NOT_APPROVED: Final = "grant.declined.v1"
+REGISTERED: Final = "dataset.registered.v1"
+CHARGING: Final = "dataset.registered.v2"
+"""The registration of a dataset that charges datasets with what others have used (ancestors.py). A
+program that does not know the type stops there, as it would misread the sums (ADR 0068).
+"""
+REGISTRATIONS: Final = (REGISTERED, CHARGING)
+"""The types of events that register a dataset."""
 
 
 Body = dict[str, Any]

@@ -33,6 +33,7 @@ from accountant.budget.custody.custody import Custody
 from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.grants import AccountKey, Grant, Grants, Settled
 from accountant.budget.idempotency import IdempotencyIndex
+from accountant.budget.outcome import CHARGING
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.population.selection import (
     EVERYONE,
@@ -517,5 +518,5 @@ def envelope_of(event: Event) -> Envelope:
     items = map(command_from_json, body["items"] if listed else ())
     everyone, command = body.get("charged_to") == "everyone", command_from_json(document)
     about = event.by, command, body.get("key"), tuple(items)
-    charges, forgets = "charged_with" in body, "unnamed" in body.get("effect", ())
+    charges, forgets = event.type == CHARGING, "unnamed" in body.get("effect", ())
     return Envelope(*about, again=True, everyone=everyone, charges=charges, forgets=forgets)

@@ -12,7 +12,7 @@ from accountant.budget.accounts.sums import Sums
 from accountant.budget.ancestors import related_in
 from accountant.budget.facts import grant_in
 from accountant.budget.grants import Grant
-from accountant.budget.outcome import ADMITTED, RESERVED
+from accountant.budget.outcome import ADMITTED, REGISTRATIONS, RESERVED
 from accountant.budget.reach import by_now, reach_in
 from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
@@ -30,7 +30,7 @@ MANY_DATASETS: Final = 100
 _ALL_GRANTS: Final = {
     ADOPTED,
     "population.extended.v1",
-    "dataset.registered.v1",
+    *REGISTRATIONS,
     "ledger.carried_over.v1",
     RECOVERED,
 }
@@ -179,7 +179,7 @@ def _touched(state: State, event: Event) -> Iterable[str]:
         return reach_in(event.body).charged
     if event.type in SETTLING:
         return state.grant(grant_in(event)).on.charged
-    if event.type == "dataset.registered.v1":
+    if event.type in REGISTRATIONS:
         related = related_in(event)
         return {event.body["command"]["id"], *related.made_from, *related.charged_with}
     return state.datasets if event.type in _ALL_DATASETS else ()

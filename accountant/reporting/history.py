@@ -17,6 +17,7 @@ from accountant.budget.batches import REFUSED as BATCH_REFUSED
 from accountant.budget.batches import as_single
 from accountant.budget.commands import STORED, Mechanisms
 from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by, stated_by
+from accountant.budget.outcome import CHARGING
 from accountant.budget.reach import Reach, reach_in
 from accountant.budget.request import Terms, price_all
 from accountant.budget.state import State
@@ -248,7 +249,7 @@ class History:
             self._registered(event)
 
     def _registered(self, event: Event) -> None:
-        if event.type == "dataset.registered.v1":
+        if event.type == CHARGING:
             for name, others in sorted(related_in(event).charged_with.items()):
                 for other in others:
                     self.tallies.take_over(name, other)

@@ -36,7 +36,7 @@ from accountant.budget.decide import (
 )
 from accountant.budget.decide.datasets import check_elsewhere, check_parents, check_spellings
 from accountant.budget.errors import Invalid, Problem
-from accountant.budget.outcome import PROPOSED, WAITING, Outcome
+from accountant.budget.outcome import PROPOSED, REGISTRATIONS, WAITING, Outcome
 from accountant.budget.population.naming import normal_form
 from accountant.budget.population.population import Population
 from accountant.budget.reading import Happened
@@ -52,8 +52,7 @@ from accountant.store.ledgers import Callback, Text, Use, Writing
 from accountant.store.projection import Projection
 
 _SALTS: Final = 32  # Salts drawn at once: at each draw other threads run, and this one waits
-REGISTERED: Final = "dataset.registered.v1"
-_ENTERED: Final = (REGISTERED, PROPOSED)
+_ENTERED: Final = (*REGISTRATIONS, PROPOSED)
 """The events that may register a dataset, or propose to."""
 _SEALED: Final = b'"sealed":'
 """In the bytes of every event with a sealed text, and of no other: texts have escaped quotes."""

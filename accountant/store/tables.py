@@ -22,11 +22,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from accountant.budget.outcome import REGISTRATIONS
+
 METADATA: Final = MetaData()
-TERMS: Final = (
-    "type IN ('population.registered.v1', 'population.extended.v1', 'dataset.registered.v1', "
-    "'engine.adopted.v1')"
+_TERMS: Final = (
+    *("population.registered.v1", "population.extended.v1", "engine.adopted.v1"),
+    *REGISTRATIONS,
 )
+TERMS: Final = f"type IN ({', '.join(map(repr, _TERMS))})"
 """The few events that define the population, its datasets or the bounds. They have an index of
 their own.
 """

@@ -4,11 +4,11 @@ bounds decide. A decision is explained without reading the events between.
 
 from alembic import op
 
-from accountant.store.tables import TERMS
-
 revision = "0004"
 down_revision = "0003"
 phase = "pre"
+
+TERMS = "type IN ('population.registered.v1', 'population.extended.v1', 'engine.adopted.v1')"
 
 
 def upgrade() -> None:

@@ -4,11 +4,14 @@ was in the scope of depends on what its datasets were then.
 
 from alembic import op
 
-from accountant.store.tables import TERMS
-
 revision = "0006"
 down_revision = "0005"
 phase = "pre"
+
+TERMS = (
+    "type IN ('population.registered.v1', 'population.extended.v1', 'dataset.registered.v1', "
+    "'engine.adopted.v1')"
+)
 
 
 def upgrade() -> None:

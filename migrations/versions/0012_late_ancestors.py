@@ -1,13 +1,21 @@
-"""Registrations of datasets say what they charge late ancestors with (ADR 0066).
+"""The index on the terms of a ledger has the registrations that charge, too (ADR 0068).
 
-No table changes. A service of 0.2 would pass over that and grant what is used up, so that none may
-run beside one of 0.3: this is what stops an upgrade that would let both serve.
+No service of 0.2 may run meanwhile, or go on after it: it stops at the first such registration, and
+registers data of its own that it charges with nothing (ADR 0066).
 """
+
+from alembic import op
 
 revision = "0012"
 down_revision = "0011"
 phase = "stopped"
 
+TERMS = (
+    "type IN ('population.registered.v1', 'population.extended.v1', 'engine.adopted.v1', "
+    "'dataset.registered.v1', 'dataset.registered.v2')"
+)
+
 
 def upgrade() -> None:
-    """Change nothing."""
+    op.execute("DROP INDEX event_terms")
+    op.execute(f"CREATE INDEX event_terms ON event (ledger, sequence) WHERE {TERMS}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -25,11 +26,12 @@ from support import (
 )
 
 from accountant.budget.ancestors import uncharged
-from accountant.budget.apply import apply
+from accountant.budget.apply import apply, follow
 from accountant.budget.commands import Envelope
 from accountant.budget.decide import decide
 from accountant.budget.errors import Conflict, Problem
 from accountant.budget.handlers import HANDLERS
+from accountant.budget.outcome import CHARGING, REGISTERED
 from accountant.budget.snapshot import dump, load
 from accountant.budget.state import ALL, State, lifetime
 from accountant.console.facts.sentences import sentence
@@ -353,7 +355,10 @@ def older(book: Book) -> list[bytes]:
     stored = []
     for body in book.stored:
         event = orjson.loads(body)
-        event.pop("charged_with", None)
+        if event["type"] == CHARGING:
+            event["type"] = REGISTERED
+            del event["charged_with"]
+            event.pop("orders", None)
         stored.append(orjson.dumps(event, option=orjson.OPT_SORT_KEYS))
     return stored
 
@@ -388,6 +393,34 @@ def test_what_an_old_event_lacks_can_be_charged_later() -> None:
     assert epsilons(book, "e", "x") == [300, 300]
     assert book.state.datasets["x"].uncharged == ()
     agrees(book)
+
+
+OTHERWISE: list[tuple[str, dict[str, Any]]] = [
+    (REGISTERED, {"charged_with": {"x": ["e"]}}),
+    (REGISTERED, {"charged_with": {}}),
+    (REGISTERED, {"orders": {}}),
+    (CHARGING, {}),
+    (CHARGING, {"charged_with": {}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "told"), OTHERWISE)
+def test_the_type_says_whether_a_registration_charges(kind: str, told: dict[str, Any]) -> None:
+    """No state follows an event that charges and is of the type that readers of before 0.3 know, or
+    that is of the other type and charges nothing.
+    """
+    book = hospital(RULES)
+    derive(book, "e", "n/x")
+    book.record(laplace("0.3"), dataset="e")
+    state = load(book.name, b"".join(dump(book.state)))
+    event = derive(book, "x")
+    assert event.type == CHARGING
+    follow(state, event.to_bytes())
+    assert snapshot(state) == snapshot(book.state)
+    quiet = derive(book, "y")
+    assert quiet.type == REGISTERED
+    with pytest.raises(ValueError, match=f"event {quiet.sequence} is a {kind}"):
+        follow(state, replace(quiet, type=kind, body=quiet.body | told).to_bytes())
 
 
 @pytest.mark.parametrize("told", [{}, {"x": []}, {"x": ["d"]}, {"d": ["e"]}, {"x": ["e"], "d": []}])

@@ -5,7 +5,8 @@ A type of event that is new gets a bundle of its own, and nothing changes one of
 first has events of nearly all types; the second batches, and groups of so many values that they
 stand in the ledger as positions; the third a batch whose refusal has no room for all its items;
 the fourth reports that were filed; the fifth a change with a reason why it was confirmed, and the
-results of verifications.
+results of verifications; the sixth datasets that were registered after others made from them had
+been used.
 """
 
 from __future__ import annotations
@@ -134,6 +135,37 @@ def stated(home: Path) -> bytes:
     return data
 
 
+def late(home: Path) -> bytes:
+    """A bundle with ancestors that became known late: of a limit that counts both, of one that
+    begins to count a sum of epsilons, and of data with a grant that is open.
+    """
+    house = resident(House(home, Clock(START)), {"sex": ["f", "m"]})
+    only = "  - {id: raw, datasets: x, gate: zcdp, limit: {epsilon: 2, delta: 1e-6}}\n"
+    adopt(house, ROOMS + only)
+    _derive(house, "e", "n/x")
+    house.commit(house.do("ask_grant", **ask(laplace("0.25"), dataset="e", subjects=WOMEN)))
+    noise = ask(laplace("0.5", 2), dataset="e", purpose="runs on")
+    opened = house.do("ask_grant", **noise)
+    _derive(house, "x", "n/y")
+    _derive(house, "y")
+    house.do("commit_grant", grant=grant_in(opened), mechanisms=[laplace("0.5")])
+    house.do("ask_grant", **ask(laplace("0.875"), dataset="x", purpose="does not fit"))
+    house.do("ask_grant", **ask(laplace("0.125"), dataset=["d", "x"], purpose="fits"))
+    _derive(house, "e", "n/x", "d")
+    data = house.bundle()
+    house.close()
+    return data
+
+
+WOMEN = {"sex": ["f"]}
+
+
+def _derive(house: House, name: str, *parents: str) -> None:
+    """Registers a dataset that was made from others."""
+    fields = {"id": name, "namespace": "n", "name": name, "parents": list(parents)}
+    house.do("register_dataset", "admin", **fields)
+
+
 def _waits(house: House) -> None:
     """One request waits until another's budget comes back, one in vain, one not any more."""
     most = grant_in(house.do("ask_grant", **ask(laplace("98.5"), purpose="nearly all")))
@@ -164,7 +196,7 @@ def main() -> None:
     """Writes the bundles that are not there, and what their events amount to."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    bundles = made, batched, parted, filed, stated
+    bundles = made, batched, parted, filed, stated, late
     for name, make_it in ((f"bundle-{number}", one) for number, one in enumerate(bundles, 1)):
         if (folder / f"{name}.tar").exists():
             continue

@@ -33,6 +33,7 @@ from support import (
 from accountant import verify_minimal
 from accountant.budget.ancestors import uncharged
 from accountant.budget.errors import Problem
+from accountant.budget.outcome import CHARGING, REGISTERED
 from accountant.budget.snapshot import dump, load
 
 RULES = """
@@ -234,6 +235,9 @@ LATE: dict[str, dict[str, Any]] = {
     "other orders": {"orders": {"b": {"rho": "7"}}},
     "orders of another rule": {"orders": {"a": {"rho": "7"}}},
     "no orders": {"orders": ...},
+    "nothing at all": {"charged_with": ..., "orders": ...},
+    "as what charges nothing": {"type": REGISTERED},
+    "orders without": {"type": REGISTERED, "charged_with": ...},
 }
 
 
@@ -242,11 +246,36 @@ def test_what_a_registration_says_wrongly_of_what_was_used(
     late: Book, change: dict[str, Any]
 ) -> None:
     """Neither verifier believes what a late ancestor is charged with."""
-    assert audited(late).findings == late.replayed().findings == []
-    changed(late, -2, change)
-    place = len(late.stored) - 2
-    assert place in [each["where"] for each in audited(late).findings]
-    assert place in [found.sequence for found in late.replayed().findings]
+    assert json.loads(late.stored[-2])["type"] == CHARGING
+    found_out(late, -2, change)
+
+
+def found_out(book: Book, at: int, change: dict[str, Any]) -> None:
+    """Both verifiers find something in an event once it is changed."""
+    assert audited(book).findings == book.replayed().findings == []
+    place = at % len(book.stored)
+    changed(book, place, change)
+    assert place in [each["where"] for each in audited(book).findings]
+    assert place in [found.sequence for found in book.replayed().findings]
+
+
+NOTHING_DUE: dict[str, dict[str, Any]] = {
+    "it charges": {"charged_with": {"d": ["g"]}},
+    "it charges nothing": {"charged_with": {}},
+    "it has orders": {"orders": {}},
+    "its type charges": {"type": CHARGING},
+    "its type charges nothing": {"type": CHARGING, "charged_with": {}},
+}
+
+
+@pytest.mark.parametrize("change", NOTHING_DUE.values(), ids=NOTHING_DUE)
+def test_a_registration_that_charges_is_of_a_type_of_its_own(
+    late: Book, change: dict[str, Any]
+) -> None:
+    """Where no dataset is charged the event is as it was before there was the type (ADR 0068)."""
+    place = next(at for at, one in enumerate(late.stored) if b"dataset.registered" in one)
+    assert json.loads(late.stored[place])["type"] == REGISTERED
+    found_out(late, place, change)
 
 
 def test_an_account_that_goes_on_leaves_the_one_before_as_it_was() -> None:
@@ -272,7 +301,7 @@ def test_who_says_nothing_of_what_was_used_is_found_out(late: Book) -> None:
     """Without the field, as before version 0.3, nothing is charged: both verifiers say so, and what
     was granted by other sums is a finding.
     """
-    changed(late, -2, {"charged_with": ..., "orders": ...})
+    changed(late, -2, {"type": REGISTERED, "charged_with": ..., "orders": ...})
     found, again = audited(late), late.replayed()
     assert {name: others for name, others in found.uncharged.items() if others} == {"x": {"g"}}
     assert uncharged(again.state.datasets) == {"x": ["g"]}
@@ -316,7 +345,9 @@ def test_a_bundle_of_before_is_sound_and_says_what_it_lacks(
     made.do("register_dataset", "admin", id="x", namespace="n", name="x")
     made.do("record_invocations", dataset="d", mechanisms=[laplace("0.01")])
     forger = Forger(made)
-    del forger.events[forger.of("dataset.registered.v1", 2)]["charged_with"]
+    event = forger.events[forger.of(CHARGING)]
+    del event["charged_with"]
+    event["type"] = REGISTERED
     bundle = tmp_path / "old.tar"
     bundle.write_bytes(forger.bundle())
     command = [sys.executable, "-m", "accountant", "verify", str(bundle)]

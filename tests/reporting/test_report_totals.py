@@ -15,6 +15,7 @@ from report_desk import DAY, Desk, data_of, limit_of
 from support import NON_PRIVATE, declared, gaussian, laplace, sparse_vector
 
 from accountant.budget.facts import grant_in
+from accountant.budget.outcome import REGISTRATIONS
 from accountant.budget.reading import TYPES
 from accountant.reporting.burndown import MOST_POINTS
 from accountant.reporting.history import BOOKING, JUDGED, RECOVERED, REVALUED, SETTLING
@@ -201,7 +202,7 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
     nothing = {
         "population.registered.v1",
         "population.extended.v1",
-        "dataset.registered.v1",
+        *REGISTRATIONS,
         "policy.adopted.v1",
         "grant.noted.v1",
         "answer.republished.v1",

@@ -646,7 +646,7 @@ class Oracle:
         """Takes the next event. ``adopted`` is the policy in force after it. What a request comes
         to is returned, and what has to be spent at an end is compared.
         """
-        body, command, kind = event.body, event.body["command"], event.type.removesuffix(".v1")
+        body, command, kind = event.body, event.body["command"], event.type.rpartition(".v")[0]
         if kind == "grant.admitted":
             return self._approved(event)
         if kind in ("grant.reserved", "grant.refused", "grant.waiting", "invocation.recorded"):
@@ -689,7 +689,8 @@ class Oracle:
                 inherit = not command.get("attested_new", False)
                 self._extend(dimension, values, event.time, inherit=inherit)
         elif kind == "dataset.registered":
-            self._describe(command, event.time)
+            charges = self._describe(command, event.time)
+            assert event.type == f"dataset.registered.v{2 if charges else 1}"
         elif kind == "policy.adopted":
             assert adopted is not None
             self._adopt(body, adopted, event.time)
@@ -834,8 +835,10 @@ class Oracle:
                     account.entries.append(Entry(reached, sums, None, now))
         grant.asked = replace(grant.asked, cells=grant.asked.cells | reached)
 
-    def _describe(self, command: dict[str, Any], now: int) -> None:
-        """A dataset that comes into the scope of a total brings along what was kept outside."""
+    def _describe(self, command: dict[str, Any], now: int) -> bool:
+        """A dataset that comes into the scope of a total brings along what was kept outside.
+        Returns whether any is charged with what others have used.
+        """
         name, there = command["id"], self.what.get(command["id"])
         before = {one: set(self._behind(one)) for one in self.parents}
         self.parents[name] = command.get("parents", [])
@@ -856,12 +859,14 @@ class Oracle:
                 total.entries += [
                     Entry(one.cells, one.sums, None, now, one.cells is None) for one in kept
                 ]
-        self._come_late(before, now)
+        return self._come_late(before, now)
 
-    def _come_late(self, before: dict[str, set[str]], now: int) -> None:
+    def _come_late(self, before: dict[str, set[str]], now: int) -> bool:
         """What turns out to be behind data that were used has been used with them: each charge on
         them counts on it, too. Of data behind each other those behind have the charges already.
+        Returns whether there are any.
         """
+        found = False
         for late in sorted(self.parents):
             used = {d for d in before if ("", 0, d, "", "", "") in self.accounts}
             mine = {d for d in used if late in self._behind(d) and late not in before[d]} - {late}
@@ -872,9 +877,11 @@ class Oracle:
                         both = {*grant.asked.datasets, late}
                         grant.asked = replace(grant.asked, datasets=tuple(sorted(both)))
             tops = [d for d in sorted(mine) if not (before[d] - {d}) & mine]
+            found |= bool(tops)
             for rule in self.rules:
                 if "limit" in rule and not divides(rule) and self._names(rule, late):
                     self._count_sums([d for d in tops if not self._names(rule, d)], late, rule, now)
+        return found
 
     def _count_there(self, one: str, late: str, now: int) -> None:
         """Every entry of an account of ``one`` counts in that of ``late``."""

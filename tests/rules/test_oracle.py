@@ -26,6 +26,7 @@ from accountant import verify_minimal
 from accountant.auditing.totals import totals_of
 from accountant.budget.decide import SYSTEM, batching
 from accountant.budget.errors import Conflict
+from accountant.budget.outcome import REGISTRATIONS
 from accountant.budget.rules import KINDS
 from accountant.budget.snapshot import dump, load
 from accountant.ledger.events import Event, canonical
@@ -168,6 +169,7 @@ RICH: Ops = [
     ("batch", False, "two", [("d", 0, 5, "study"), ("e", 1, 2, None)]),
     ("batch", False, "one", [("d", 0, 2, "study"), ("d", 6, 0, None)]),
     ("extend", True),
+    ("made", "e", ["d"]),
     *ASKS,
     ("record", "two", "e", 6, 3, None),
     ("policy", 1),
@@ -203,6 +205,7 @@ def test_a_rich_ledger_is_the_oracles(gate: str, monkeypatch: pytest.MonkeyPatch
         "batch.refused.v1",
         "ledger.recovered.v1",
         "sparse_vector.closed.v1",
+        *REGISTRATIONS,
     } <= book.met
 
 

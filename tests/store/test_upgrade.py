@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 import sqlite3
@@ -14,9 +15,11 @@ import pytest
 from here import accountant
 from support import MIGRATIONS, Clock, World, ask, hospital, laplace
 
+from accountant.budget.outcome import CHARGING
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import Tree, leaf_hash
-from accountant.store.migrate import PHASES, _all, changing, migrate
+from accountant.store.migrate import PHASES, Schema, _all, changing, migrate
+from accountant.store.tables import TERMS
 from bench.postgres import Server
 
 EVENTS = 300
@@ -111,7 +114,7 @@ def test_the_first_format_on_postgresql(
     tmp_path: Path,
 ) -> None:
     """A database of the first version there is brought forth with every service stopped, as 0.3
-    needs (ADR 0066), which gives the service's role its rights; ``post`` then finds nothing to do.
+    needs (ADR 0068), which gives the service's role its rights; ``post`` then finds nothing to do.
     """
     host, name = server
     owner_url = second_format(host, name, bodies)
@@ -186,6 +189,39 @@ def test_no_release_is_skipped_while_one_runs(database: str, chain: Callable[...
     assert revision(database) == before
     migrate(database)
     assert revision(database) == _all()[-1].revision
+
+
+def test_the_index_on_terms_has_all_of_them(server: tuple[Server, str], tmp_path: Path) -> None:
+    """The migrations leave an index on just the events that are looked for: in a database of 0.2.0
+    it lacks the registrations that charge, of which that knows nothing.
+    """
+    host, name = server
+    wanted = quoted(TERMS)
+    for url in (f"sqlite:///{tmp_path}/a.db", host.url("owner", name)):
+        with changing(url) as schema:
+            schema.upgrade("0011")
+            assert sorted(indexed(schema), key=wanted.index) == wanted[:-1]
+        migrate(url)
+        with changing(url) as schema:
+            assert indexed(schema) == wanted
+    assert wanted[-1] == CHARGING
+
+
+INDEXES = {
+    "sqlite": "SELECT sql FROM sqlite_master WHERE name = 'event_terms'",
+    "postgresql": "SELECT indexdef FROM pg_indexes WHERE indexname = 'event_terms'",
+}
+
+
+def indexed(schema: Schema) -> list[str]:
+    """The types of the events that have an index of their own."""
+    connection = schema.connection
+    return quoted(connection.exec_driver_sql(INDEXES[connection.dialect.name]).scalar_one())
+
+
+def quoted(text: str) -> list[str]:
+    """The texts in a statement."""
+    return re.findall("'([^']+)'", text)
 
 
 def test_every_migration_has_a_phase() -> None:

@@ -15,6 +15,7 @@ from accountant.budget.commands import (
     AppendValues,
     Command,
     Envelope,
+    RegisterDataset,
     RegisterPopulation,
     command_from_json,
 )
@@ -136,6 +137,8 @@ def unchecked(state: State, asked: Envelope, now: int) -> list[Outcome]:
         return list(map(_happened, registering.register_population(state, asked, command, now)))
     if isinstance(command, AppendValues):
         return list(map(_happened, registering.append_values(state, asked, command, now)))
+    if isinstance(command, RegisterDataset):
+        return list(map(_happened, datasets.register_dataset(state, asked, command, now)))
     event_type, decider = _HAPPENING[kind]
     body = decider(state, asked, command, now)
     return [] if body is None else [_happened(state.next_event(asked, event_type, now, body))]
@@ -199,7 +202,6 @@ def repeated(state: State, asked: Envelope, known: Repeated | None = None) -> Re
 _Decider = Callable[[State, Envelope, Any, int], Body | None]
 _HAPPENING: Final[dict[type[Command], tuple[str, _Decider]]] = {
     ask.ExtendPopulation: ("population.extended.v1", registering.extend_population),
-    ask.RegisterDataset: ("dataset.registered.v1", datasets.register_dataset),
     ask.AdoptPolicy: ("policy.adopted.v1", adopting.adopt_policy),
     ask.AdoptSigningKey: ("signing_key.adopted.v1", custody.adopt_signing_key),
     ask.StopPublication: ("publication.stopped.v1", custody.stop_publication),

@@ -18,18 +18,19 @@ from accountant.budget.decide.adopting import orders_told
 from accountant.budget.decide.proposing import second
 from accountant.budget.errors import Conflict
 from accountant.budget.handlers import labels_after
-from accountant.budget.outcome import Body
+from accountant.budget.outcome import CHARGING, REGISTERED, Body
 from accountant.budget.population.naming import Data, check_spelling, joined, meant_by, normal_form
 from accountant.budget.population.population import Dataset
 from accountant.budget.reach import origins
 from accountant.budget.rules.base import HOLDING
 from accountant.budget.state import State, lifetime
+from accountant.ledger.events import Event
 
 
 def register_dataset(
     state: State, asked: Envelope, command: RegisterDataset, now: int
-) -> Body | None:
-    """Register a dataset, or its new owner, labels or parents."""
+) -> list[Event]:
+    """Register a dataset, or its new owner, labels or parents; no event if nothing changes."""
     there = state.datasets.get(command.id)
     if there is not None:
         if (there.namespace, there.name) != (command.namespace, command.name):
@@ -39,7 +40,7 @@ def register_dataset(
                 "other data need another id",
             )
         if _unchanged(there, command):
-            return None
+            return []
     _once(state, command)
     made_from, made_into = _sources(state, command), _derived(state, command)
     before = origins(state.datasets, there.sources if there else ())
@@ -59,7 +60,8 @@ def register_dataset(
         second(asked, effect)
     found: Body = {"made_from": made_from, "made_into": made_into, "leaves": left}
     found |= {"charged_with": charged, "orders": _orders(state, charged)}
-    return {name: told for name, told in found.items() if told}
+    body = {name: told for name, told in found.items() if told}
+    return [state.next_event(asked, CHARGING if charged else REGISTERED, now, body)]
 
 
 def _orders(state: State, charged: Charged) -> Body:

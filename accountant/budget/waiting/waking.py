@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accountant.budget.changes import Admit, Arrive, Counted, End, Leave, Record, Reserve, Wait
 from accountant.budget.grants import AccountKey
+from accountant.budget.outcome import REGISTERED
 from accountant.budget.waiting.due import joined
 from accountant.budget.waiting.looking import when
 from accountant.budget.waiting.queue import WHOLE, Index
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from accountant.budget.state import State
     from accountant.ledger.events import Entry
 
-_REGISTERED: Final = "dataset.registered.v1"
 _QUIET: Final = frozenset(
     {
         "signing_key.adopted.v1",
@@ -70,12 +70,9 @@ def _quiet(state: State, entry: Entry) -> bool:
     So does the registration of a dataset that no request is charged to: of a limit across datasets
     it may only bring into the total what the dataset was used for outside of it (rules/limit.py).
     """
-    if entry.type != _REGISTERED:
+    if entry.type != REGISTERED:  # what one that charges has booked may pass with time
         return entry.type in _QUIET or entry.type.startswith(("grant.", "sparse_vector."))
-    body = Event.from_bytes(entry.body).body
-    if "charged_with" in body:  # which may pass with time
-        return False
-    dataset = body["command"]["id"]
+    dataset = Event.from_bytes(entry.body).body["command"]["id"]
     lists = {about.named for about in state.waiting.about}
     return not any(dataset in state.reach(list(named)).charged for named in lists)
 

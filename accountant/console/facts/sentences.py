@@ -13,6 +13,7 @@ from msgspec import Struct
 from accountant.budget.ancestors import related_in
 from accountant.budget.batches import as_single
 from accountant.budget.facts import client_in, grant_in, mechanisms_of, request_in, stated_by
+from accountant.budget.outcome import REGISTRATIONS
 from accountant.console.amounts import up
 from accountant.console.facts.asked import cost
 from accountant.console.facts.proposed import question
@@ -286,7 +287,7 @@ _TELLING: Final[dict[str, Callable[[Event], Told]]] = {
     "batch.part.v1": _part,
     "population.registered.v1": _population,
     "population.extended.v1": _extended,
-    "dataset.registered.v1": _dataset,
+    **dict.fromkeys(REGISTRATIONS, _dataset),
     "policy.adopted.v1": _policy,
     "change.proposed.v1": _proposed,
     "change.declined.v1": _declined,

@@ -22,6 +22,7 @@ from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import apply, drop_journal, keep_journal
 from accountant.budget.changes import Admit, Booked, End, Record, Reserve
 from accountant.budget.grants import AccountKey
+from accountant.budget.outcome import REGISTRATIONS
 from accountant.budget.population.selection import EVERYONE, Selection, alike
 from accountant.budget.reading import read
 from accountant.budget.state import State
@@ -31,7 +32,7 @@ from accountant.store.ledgers import StoreError
 
 _CARRIED: Final = ("ledger.carried_over.v1", "ledger.recovered.v1")
 _ANYWHERE: Final = frozenset(
-    (*_CARRIED, "population.extended.v1", "dataset.registered.v1", "charge.revalued.v1")
+    (*_CARRIED, *REGISTRATIONS, "population.extended.v1", "charge.revalued.v1")
 )
 """Events that may change any account."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from accountant.budget.accounts.classes import Cell
 from accountant.budget.facts import grant_in
-from accountant.budget.outcome import ADMITTED, RESERVED
+from accountant.budget.outcome import ADMITTED, REGISTRATIONS, RESERVED
 from accountant.budget.population.selection import Selection
 from accountant.budget.state import AccountKey, State
 from accountant.ledger.events import Event
@@ -26,7 +26,7 @@ ALL_GRANTS: Final = frozenset(
         ADOPTED,
         "population.registered.v1",
         "population.extended.v1",
-        "dataset.registered.v1",
+        *REGISTRATIONS,
         "ledger.carried_over.v1",
         RECOVERED,
     }

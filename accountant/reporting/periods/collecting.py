@@ -16,6 +16,7 @@ from accountant.budget.outcome import (
     PROPOSED,
     RECORDED,
     REFUSED,
+    REGISTRATIONS,
     RESERVED,
     WAITING,
 )
@@ -245,7 +246,7 @@ _CHANGES: Final[dict[str, Callable[[Event], str]]] = {
     NOT_APPROVED: _field("declined request {}", "grant"),
     "population.registered.v1": lambda _: "registered the population",
     "population.extended.v1": _extended,
-    "dataset.registered.v1": _registered,
+    **dict.fromkeys(REGISTRATIONS, _registered),
     RECOVERED: lambda _: "recovered the ledger",
     "clock.accepted.v1": _field("accepted the clock at {}", "clock"),
     "publication.stopped.v1": _field("publication stopped: the witness {} contradicts", "witness"),

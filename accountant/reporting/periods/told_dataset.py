@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from accountant.budget.outcome import REGISTRATIONS
 from accountant.reporting.numbers import NO_BOUND, counted, minute, up
 from accountant.reporting.periods.dataset import LineFacts, PartFacts, StandFacts, StatementFacts
 from accountant.reporting.periods.document import (
@@ -29,7 +30,7 @@ KINDS: Final = {
     "grant.expired.v1": "expired, charged in full",
     "sparse_vector.closed.v1": "session closed",
     "charge.revalued.v1": "cost more than was booked",
-    "dataset.registered.v1": "charges that came with a registration",
+    **dict.fromkeys(REGISTRATIONS, "charges that came with a registration"),
     "population.extended.v1": "groups added",
     "population.registered.v1": "the population changed",
     "policy.adopted.v1": "the policy changed",
