@@ -223,3 +223,20 @@ def test_an_admission_after_waiting_is_a_step_of_the_burndown(desk: Desk) -> Non
     [series] = desk.report().series
     at = {point.sequence: point.spent_and_reserved for point in series.points}
     assert at[admitted.sequence] == "0.5"
+
+
+def test_a_late_ancestor_begins_its_burndown_with_what_was_used(desk: Desk) -> None:
+    """It is drawn from its registration on, with what grants hold; where it did not end a line
+    begins, it rises.
+    """
+    desk.hospital()
+    desk.dataset("e", parents=["n/x"])
+    desk.record(laplace("0.25"), dataset="e")
+    desk.dataset("x", parents=["n/y"])
+    opened = desk.grant(laplace("0.5"), dataset="e")
+    desk.dataset("y")
+    late = desk.stored()[-1].sequence
+    desk.do("release_grant", grant=f"g{opened.sequence}", reason="not run")
+    drawn = {one.dataset: one.points for one in desk.report().series}
+    told = [(one.sequence, one.spent, one.spent_and_reserved) for one in drawn["y"]]
+    assert told == [(late, "0.25", "0.75"), (late + 1, "0.25", "0.25")]

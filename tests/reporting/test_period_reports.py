@@ -86,6 +86,16 @@ def test_an_officer_reads_what_happened_in_the_period_only(clinic: Desk) -> None
     assert {one.sort: one.total for one in third.seen if one.total} == {"overrun": 1, "expired": 1}
 
 
+def test_an_officer_reads_whom_a_late_ancestor_was_charged_with(desk: Desk) -> None:
+    """A registration that charges is among what people decided, with whose use it charged."""
+    desk.hospital()
+    desk.dataset("e", parents=["n/x"])
+    desk.record(laplace("0.2"), dataset="e")
+    desk.dataset("x")
+    told = _officer(desk, _days(0, 0)).decided[-1].what
+    assert told == "registered the dataset x; this charged x with what had been used of e"
+
+
 def test_it_opens_with_what_to_do_now(clinic: Desk) -> None:
     """The gravest first: an account that is over, then what is to be asked of clients."""
     third = _officer(clinic, _days(2, 2))

@@ -17,6 +17,7 @@ from support import SECOND, START, Book, gaussian, laplace
 
 from accountant.budget.apply import apply
 from accountant.budget.errors import Invalid
+from accountant.budget.outcome import CHARGING
 from accountant.budget.reading import read
 from accountant.budget.state import AccountKey, State, lifetime
 from accountant.ledger.events import Event
@@ -28,6 +29,7 @@ from accountant.reporting.periods.cell import Held
 from accountant.reporting.periods.dataset import StatementFacts
 from accountant.reporting.periods.making import AskedReport, events_read, facts_of
 from accountant.reporting.periods.period import Period
+from accountant.reporting.periods.told_dataset import statement_told
 from accountant.reporting.periods.walk import walk
 from accountant.reporting.texts import Texts
 from accountant.store.ledgers import Stored
@@ -229,6 +231,26 @@ def test_an_expired_grant_moves_from_reserved_to_spent(desk: Desk) -> None:
     _, line = part.lines
     assert (line.kind, line.by, line.purpose) == ("grant.expired.v1", "pipe", "ops")
     assert (line.spent, line.reserved) == ("0.5", "-0.5")
+
+
+def test_a_late_ancestor_is_charged_in_one_line(desk: Desk) -> None:
+    """What data made from it had used comes with its registration, what grants held of these too;
+    they end there line by line.
+    """
+    desk.hospital()
+    desk.dataset("e", parents=["n/x"])
+    desk.record(laplace("0.25"), dataset="e")
+    opened = desk.grant(laplace("0.125", 2), dataset="e")
+    desk.dataset("x")
+    desk.do("commit_grant", grant=f"g{opened.sequence}", mechanisms=[laplace("0.125")])
+    found = _statement(desk, _days(0, 0), "x")
+    [part] = found.parts
+    assert [(one.kind, one.spent, one.reserved) for one in part.lines] == [
+        (CHARGING, "0.25", "0.25"),
+        ("grant.committed.v1", "0.125", "-0.25"),
+    ]
+    assert "charges that came with a registration" in str(statement_told(found))
+    _adds_up(found)
 
 
 def test_without_a_limit_the_lifetime_total_is_stated(desk: Desk) -> None:

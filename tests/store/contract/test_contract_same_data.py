@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from places import Place
-from support import World, by_two, make
+from support import World, by_two, laplace, make
 
 from accountant.budget.commands import Envelope
 from accountant.budget.errors import Conflict, Forbidden, Problem
+from accountant.budget.outcome import CHARGING
 from accountant.reporting.files import rendered, report_of
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
@@ -91,6 +92,17 @@ def test_what_is_stated_has_to_be_so(made: World, also: list[str]) -> None:
         register(
             made.service, "east", "w", namespace="n", name="new", also=also, confirmed_by="officer"
         )
+
+
+def test_a_late_ancestor_is_found_too(made: World) -> None:
+    """Where a registration charges, the data are known to other populations as any are."""
+    register(made.service, "fair", "w", namespace="n", name="w", parents=["n/x"])
+    run = make("record_invocations", dataset="w", mechanisms=[laplace("0.5")])
+    made.service.execute("fair", Envelope("pipe", run, "one"))
+    [event] = register(made.service, "fair", "x", namespace="n", name="x").events
+    assert event.type == CHARGING
+    with pytest.raises(Conflict, match="as fair/x: a second registration"):
+        register(made.service, "east", "x", namespace="n", name="x")
 
 
 def test_a_registration_can_be_repeated(made: World) -> None:
