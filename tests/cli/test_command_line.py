@@ -519,6 +519,18 @@ def test_what_holds_no_decision_is_not_explained(line: Line) -> None:
     assert "nope" in line("explain", "0", "-p", "nope", code=2)
 
 
+def test_a_late_ancestor_is_explained(line: Line, world: Callable[..., Any]) -> None:
+    """What has registered it is among the few events that are read."""
+    made = world()
+    made.put("/datasets/w", {"namespace": "n", "name": "w", "parents": ["n/x"]})
+    made.post("/invocations", ask(laplace("0.75"), dataset="w"))
+    made.put("/datasets/x", {"namespace": "n", "name": "x"})
+    refused = made.post("/grants", ask(laplace("0.5"), dataset="x")).json()
+    said = line("explain", refused["decision"]["id"], "-p", "fair", code=1)
+    assert "epsilon 0.75 used + 0.5 asked = 1.25 is more than the limit 1" in said
+    assert "(dataset x)" in said
+
+
 def test_explaining_reads_no_ledger(line: Line) -> None:
     """The database finds the few events that are needed by an index, however many there are."""
     plan = "EXPLAIN QUERY PLAN SELECT body FROM event WHERE ledger = 'fair' AND sequence <= 9 AND "
