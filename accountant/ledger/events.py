@@ -3,8 +3,9 @@
 Charter
     1. An event is written once and never changed; what it says is its canonical bytes.
     2. A type's name carries its version. A field's meaning or default never changes within a
-       version; fields may be added if leaving them out means what it meant before. Anything else
-       is a new version, and the fold keeps understanding the old one.
+       version; fields may be added if leaving them out means what it meant before, and if whoever
+       passes over them has the same sums. Anything else is a new version, and the fold keeps
+       understanding the old one.
     3. Quantities that anything compares are integers in decimal strings (units.py) or decimal
        strings; no event holds a float, and integers stay below 2**53.
     4. No personal data: subject groups are selections over public dimensions, and free text stands

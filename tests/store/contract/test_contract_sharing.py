@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from forked import Forked
@@ -14,11 +15,13 @@ from support import START, Clock, World, ask, clean, hundredth, laplace, make, s
 
 from accountant.budget.commands import Envelope
 from accountant.budget.facts import grant_in
+from accountant.ledger.events import Entry, Event
 from accountant.runtime.service import Service
 from accountant.store import ledgers, postgres, sqlite
 from accountant.store.ledgers import Ledgers
 
 SHORT_WAIT_MS = 2_000
+PEOPLE = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
 RACER = """
 import json, sys
 from accountant.budget.commands import Envelope, command_from_json
@@ -96,6 +99,29 @@ def test_a_key_counts_in_every_process(world: Callable[..., World]) -> None:
     assert other.credentials.find(made.secrets["auditor"]) is not None
     other.credentials.revoke("auditor", "test")
     assert made.service.credentials.find(made.secrets["auditor"]) is None
+    other.ledgers.close()
+
+
+def test_what_a_later_version_wrote_stops_its_ledger_alone(world: Callable[..., World]) -> None:
+    """A service that meets a type of event that it does not know decides nothing more on that
+    ledger, and says which; on others it goes on.
+    """
+    made = world().hospital()
+    made.service.execute("east", Envelope("admin", make("register_population", **PEOPLE)))
+    other = Service(Ledgers(made.url))
+    hundredth(other, "p", "k")
+    event = Event.from_bytes(made.stored()[-1])
+    later = replace(event, sequence=event.sequence + 1, type="dataset.registered.v3")
+    with other.ledgers.writing("fair") as writing:
+        writing.append("fair", [Entry.of(later)])
+        writing.commit()
+    answer = made.post("/grants", ask(laplace("0.01")))
+    assert (answer.status_code, answer.json()["type"].split(":")[-1]) == (503, "storage-failed")
+    assert "the unknown type 'dataset.registered.v3'. Start the version" in answer.json()["detail"]
+    assert made.head().size == later.sequence + 1
+    named = {"namespace": "n", "name": "other"}
+    asked = make("register_dataset", id="other", **named)
+    assert made.service.execute("east", Envelope("admin", asked)).events
     other.ledgers.close()
 
 
