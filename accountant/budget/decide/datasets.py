@@ -108,14 +108,14 @@ def check_parents(state: State, command: RegisterDataset) -> None:
     others = [one for one in state.datasets.values() if one.id != command.id]
     itself = Place(command.namespace, normal_form(command.namespace, command.name))
     every = {Place(one.namespace, one.data): one.id for one in others} | {itself: command.id}
-    meant = {*every.values(), *(joined(place.data) for place in every)}
+    ids, data = {command.id, *state.datasets}, {joined(place.data) for place in every}
 
     def misread(parents: Iterable[str], among: Mapping[Place, str]) -> Iterator[tuple[str, str]]:
         """Yield parents that mean no dataset, though they are written like one of these."""
         namespaces = {place.namespace for place in among}
         for parent in parents:
             for place in _written_as(parent, namespaces):
-                if place in among and not {parent, meant_by(parent)} & meant:
+                if place in among and parent not in ids and meant_by(parent) not in data:
                     yield parent, among[place]
 
     for parent, name in misread(command.parents, every):
