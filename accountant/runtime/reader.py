@@ -302,13 +302,15 @@ class Reader:
 
     def around(self, event: Event) -> tuple[State, AskGrant | OpenSparseVector, int] | None:
         """Return what bears now on a request that was refused, the request, and the stamp; None if
-        its ledger is not in memory, or if it is no request.
+        its ledger is not in memory, as after a commit that failed, or if it is no request.
         """
         projection = self._projections.in_memory(event.ledger)
         command = command_from_json(as_single(event).body["command"])
         if projection is None or not isinstance(command, AskGrant | OpenSparseVector):
             return None
         with projection.lock:
+            if not projection.whole:
+                return None
             state, now = projection.state, self.now(projection.state)
             about = command.dataset, event.by, now, command.purpose, command.allotment
             return state.about(*about), command, now

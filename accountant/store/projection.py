@@ -74,8 +74,12 @@ class Projection(Generic[S]):
     @property
     def alone(self) -> bool:
         """No other writer was noticed lately, and everything that was written is folded in."""
-        here = self.tree == self.seen and self.tree.size > 0
-        return here and time.monotonic() > self.others + _LATELY
+        return self.whole and time.monotonic() > self.others + _LATELY
+
+    @property
+    def whole(self) -> bool:
+        """Everything that was seen is folded in: since then nothing was dropped."""
+        return self.tree == self.seen and self.tree.size > 0
 
     def moved(self) -> None:
         """Note that another writer is at work."""

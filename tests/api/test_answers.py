@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support import Book, declared, gaussian, hospital, laplace, make, sparse_vector
+from support import Book, World, ask, declared, gaussian, hospital, laplace, make, sparse_vector
 
 from accountant.api.answers import amounts, respond, respond_to_batch
 from accountant.budget.facts import grant_in
@@ -111,3 +112,19 @@ def test_items_are_answered_in_the_order_asked() -> None:
     response = respond_to_batch(NOWHERE, answered(header, *items), [2, 0, 1])
     listed = [expected(items[1]), expected(items[2]), expected(items[0])]
     assert response.body == orjson.dumps({"sequence": header.sequence, "items": listed})
+
+
+def test_a_refusal_is_answered_while_its_ledger_is_not_in_memory(
+    world: Callable[..., World],
+) -> None:
+    """Where the next commit fails while a refusal is explained, it is told without advice, which is
+    of the moment; no dataset is unknown by that.
+    """
+    made = world().hospital()
+    assert made.post("/grants", ask(laplace(2))).json()["would_fit"] == {"scale": "2"}
+    event = Event.from_bytes(made.stored()[-1])
+    assert made.service.would_fit(event)
+    made.service._projections.of("fair").drop()
+    assert made.service.would_fit(event) == {}
+    made.service.state("fair")  # which reads it back
+    assert made.service.would_fit(event)
