@@ -20,11 +20,12 @@ FIELDS: Final = 128  # Header fields of a request
 END: Final = b"\r\n\r\n"
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"  # noqa: S105 a token of the grammar
 _FIELD: Final = _TOKEN + r":[\t\x20-\x7e\x80-\xff]*+"
+# Groups are not repeated possessively: before 3.11.5 Python does not match them (gh-106052).
 _HEAD: Final = re.compile(
-    rf"({_TOKEN}) ([\x21\x22\x24-\x7e]++) HTTP/1\.([01])((?:\r\n{_FIELD})*+)\r\n\r\n"
+    rf"({_TOKEN}) ([\x21\x22\x24-\x7e]++) HTTP/1\.([01])((?:\r\n{_FIELD})*)\r\n\r\n"
 )
 _LINE: Final = re.compile(rf"({_TOKEN}) (\S++) HTTP/(\d)\.(\d)\r\n")
-_FIELDS: Final = re.compile(rf"(?:{_FIELD}\r\n)*+\r\n")
+_FIELDS: Final = re.compile(rf"(?:{_FIELD}\r\n)*\r\n")
 _ABSOLUTE: Final = re.compile(r"https?://[^/?#@]++", re.IGNORECASE)
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")

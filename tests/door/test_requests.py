@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from doors import Opened, answer, opened, status
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import accountant
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +132,13 @@ def test_an_encoded_body_is_refused(door: Opened) -> None:
     said = door.say(request(door, "/z", b"body", "content-encoding: gzip") + request(door, "/y"))
     assert status(said) == 415
     assert b'"path": "/y"' in said
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """Python 3.11.0 to 3.11.4, which Debian 12 has, does not match such a pattern where the group
+    holds repetitions: the door refused every request (gh-106052).
+    """
+    possessive = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
+    sources = {path: path.read_text() for path in Path(accountant.__file__).parent.rglob("*.py")}
+    assert len(sources) > 100
+    assert [str(path) for path, text in sources.items() if possessive.search(text)] == []
