@@ -63,8 +63,10 @@ def read_ahead(
 
 
 def _begun(asked: _Asked) -> Helpers | None:
-    """Return the helper that reads what is asked; None if there can be none."""
-    if cores() < 2:
+    """Return the helper that reads what is asked; None if there can be none. This thread itself may
+    be kept on one core (``runtime/cores.py``).
+    """
+    if max(cores(), len(asked.usable)) < 2:
         return None
     with suppress(HelperError, OSError), ExitStack() as failing:
         helpers = failing.enter_context(Helpers("accountant.store.ahead", 1))
@@ -109,14 +111,17 @@ def help_parent() -> None:
             with suppress(OSError, AttributeError):  # there may be no such call
                 os.sched_setaffinity(0, asked.usable)
             _post_pages(parent, asked)
-            parent.post(None)
 
 
 def _post_pages(parent: Parent, asked: _Asked) -> None:
-    """Post the pages that are asked for. What is wrong with the rest the parent will find out."""
-    with suppress(StoreError, TypeError, ValueError), closing(Ledgers(asked.url)) as ledgers:
-        for page in _checked(ledgers, asked):
-            parent.post(page)
+    """Post the pages that are asked for, and None. What is wrong with the rest the parent will find
+    out. It may hold the database's lock, for which closing waits: so it is told the end before.
+    """
+    with closing(Ledgers(asked.url)) as ledgers:
+        with suppress(StoreError, TypeError, ValueError):
+            for page in _checked(ledgers, asked):
+                parent.post(page)
+        parent.post(None)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -45,7 +46,8 @@ def pages(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[int]:
             yield (seen.append(len(page.bodies)) or page for page in found)
 
     monkeypatch.setattr(ahead, "WORTH", 100)
-    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    monkeypatch.setattr(ahead, "cores", lambda: 1)  # this thread is kept on one core
+    monkeypatch.setattr(projections, "USABLE", frozenset(range(os.cpu_count() or 2)) | {0, 1})
     monkeypatch.setattr(following, "OWN", OWN)
     monkeypatch.setattr(projections, "read_ahead", counted)
     return seen
@@ -64,6 +66,7 @@ def test_a_ledger_that_is_read_ahead_is_the_same(
     found = read(place)
     assert sum(pages) == EVENTS - OWN
     monkeypatch.setattr(ahead, "cores", lambda: 1)
+    monkeypatch.setattr(projections, "USABLE", frozenset({0}))
     assert found == read(place)
     assert sum(pages) == EVENTS - OWN
     assert found.sequence == EVENTS
@@ -81,6 +84,22 @@ def test_a_helper_that_ends_early_costs_time_only(
     monkeypatch.setattr(ahead, "Helpers", Ending)
     assert read(place).sequence == EVENTS
     assert pages == []
+
+
+def test_a_helper_waits_for_nobody_who_writes(
+    place: Place, pages: list[int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A state that is read back under the writer's lock comes at once: the helper tells the end of
+    its pages before it closes the database, for which it would need that lock.
+    """
+    with closing(Service(Ledgers(place.url))) as service:
+        service.state(LEDGER)
+        service._projections.of(LEDGER).drop()
+        pages.clear()
+        with service.writing(LEDGER) as unit:
+            assert unit.state.sequence == EVENTS
+    assert sum(pages) == EVENTS - OWN
+    assert "Error" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -110,7 +129,7 @@ def test_another_history_is_told_as_without_a_helper(place: Place, pages: list[i
     """A head that was signed in the middle of what a helper reads is compared there."""
     known = Known(OWN + 300, bytes(32), "a head that was signed")
     with closing(Ledgers(place.url)) as ledgers:
-        reading = partial(read_ahead, place.url, (), LEDGER)
+        reading = partial(read_ahead, place.url, projections.USABLE, LEDGER)
         first = partial(State, LEDGER)
         projection = Projection(LEDGER, first, follow_checked, (known,), ahead=reading)
         with pytest.raises(Diverged, match=f"the first {known.size} events"):
