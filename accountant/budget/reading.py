@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import orjson
@@ -81,11 +81,11 @@ _REMEMBERED: Final = 1_024
 class _Command(Struct, gc=False):
     """What is read of a command, whatever it is: what two commands call alike is alike."""
 
-    type: str
+    type: Any = UNSET
     dataset: str | list[str] | UnsetType = UNSET
     subjects: Raw | UnsetType = UNSET
-    purpose: str | dict[str, str] | None = None
-    allotment: str | None = None
+    purpose: Any = None
+    allotment: Any = None
     ttl_seconds: int = DEFAULT_TTL
     wait: int = APPROVAL_WAIT
     grant: str | UnsetType = UNSET
@@ -94,7 +94,9 @@ class _Command(Struct, gc=False):
 
 
 class _Told(Struct, gc=False):
-    """What is read of an event."""
+    """What is read of an event. A field on which the change does not rest may be anything: replay
+    finds what is wrong with it, and goes on.
+    """
 
     by: str
     command: Raw
@@ -102,16 +104,16 @@ class _Told(Struct, gc=False):
     sequence: int
     time: str
     type: str
-    key: str | None = None
-    batch: int | UnsetType = UNSET
-    fired: list[list[str]] | UnsetType = UNSET
+    key: Any = None
+    batch: Any = UNSET
+    fired: Any = ()
     total: Raw | UnsetType = UNSET
     charge: Raw | UnsetType = UNSET
-    charged: list[str] | UnsetType = UNSET
-    charged_to: str = ""
+    charged: Any = UNSET
+    charged_to: Any = ""
     per: Raw | UnsetType = UNSET
-    positives: int | UnsetType = UNSET
-    negatives: int | UnsetType = UNSET
+    positives: Any = UNSET
+    negatives: Any = UNSET
 
     @property
     def stamp(self) -> int:
@@ -135,10 +137,17 @@ class _Told(Struct, gc=False):
         if self.charged is UNSET and isinstance(asked, str):
             return alone(asked)
         named = named_in(asked)
-        return Reach(named, named if self.charged is UNSET else tuple(self.charged))
+        return Reach(named, named if self.charged is UNSET else _names(self.charged))
 
 
 T = TypeVar("T")
+
+
+def _names(charged: Any) -> tuple[str, ...]:
+    """Return the names in a field. Raises ValueError if it is no list of names."""
+    if type(charged) is not list or not all(type(name) is str for name in charged):
+        raise ValueError("the field 'charged' is no list of datasets")
+    return tuple(charged)
 
 
 def _stated(value: T | UnsetType, name: str) -> T:
@@ -189,8 +198,7 @@ def _read(state: State, data: bytes, event: Event | None = None) -> Outcome:
     entry = Entry(told.sequence, told.type, stamp, data)
     kept = change.grant.command if isinstance(change, Reserve) else bytes(told.command)
     batch = None if told.batch is UNSET else told.batch
-    fired = () if told.fired is UNSET else told.fired
-    return Outcome(entry, told.by, told.key, kept, change, batch, fired)
+    return Outcome(entry, told.by, told.key, kept, change, batch, told.fired)
 
 
 def _check(state: State, told: _Told, stamp: int) -> None:
@@ -237,7 +245,7 @@ def _grant(state: State, told: _Told, by: str, asked: Raw) -> Reserve:
         opened=stamp,
         expires=stamp + command.ttl_seconds * SECOND,
         sequence=told.sequence,
-        session=command.type == OpenSparseVector.command,
+        session=_stated(command.type, "type") == OpenSparseVector.command,
         per=bill.per,
     )
     return Reserve(grant, command.purpose, command.allotment)
@@ -256,7 +264,9 @@ def _end(ending: Ending) -> Callable[[State, _Told], Change]:
         name = _named(told)
         if told.charge is not UNSET:
             return End(name, ending, _charge(told.charge), told.charges)
-        return End(name, ending, Charge().on(state.open[name].total.axis))
+        if (grant := state.open.get(name)) is None:
+            raise ValueError(f"no grant called {name} is open")
+        return End(name, ending, Charge().on(grant.total.axis))
 
     return read_end
 
@@ -268,6 +278,8 @@ def _note(state: State, told: _Told) -> Change:
 def _answered(state: State, told: _Told) -> Change:
     positives, negatives = told.positives, told.negatives
     counts = _stated(positives, "positives"), _stated(negatives, "negatives")
+    if not all(type(count) is int for count in counts):
+        raise ValueError("the fields 'positives' and 'negatives' are no whole numbers")
     return Count(_named(told), *counts)
 
 

@@ -112,8 +112,9 @@ class Projection(Generic[S]):
             self._read_alone(border, read)
             for page in pages:
                 with self._whole():
+                    first = self.tree.size
                     self._grow_by(page.leaves)
-                    self._apply(self.tree.size - len(page.bodies), page.bodies)
+                    self._apply(range(first, self.tree.size), page.bodies)
         self._read_alone(end, read)
 
     def _read_alone(self, end: int, read: Callable[[int], Iterable[Stored]]) -> None:
@@ -149,25 +150,25 @@ class Projection(Generic[S]):
             leaves: list[bytes] = []
             try:
                 for stored in some:
-                    leaves.append(self._hashed(stored))
-                    if leaves[-1] != stored.leaf:
-                        reason = "its bytes are not those that were hashed"
-                        raise self._broken(stored.sequence, reason)
+                    self._check(stored, leaves)
             finally:  # what is not the history that was seen is told before what is damaged
                 self._grow_by(leaves)
-            self._apply(some[0].sequence, [stored.body for stored in some])
+            self._apply([stored.sequence for stored in some], [stored.body for stored in some])
 
-    def _hashed(self, stored: Stored) -> bytes:
-        """Return the hash of an event's leaf. Raises Damaged if its bytes are not canonical."""
+    def _check(self, stored: Stored, leaves: list[bytes]) -> None:
+        """Add the hash of an event's bytes to ``leaves``. Raises Damaged if they are others than
+        those that were hashed, or not canonical.
+        """
         try:
-            leaf = leaf_hash(stored.body)
+            leaves.append(leaf_hash(stored.body))
+            if leaves[-1] != stored.leaf:
+                raise ValueError("its bytes are not those that were hashed")
             check_canonical(stored.body)
         except (TypeError, ValueError) as error:
             raise self._broken(stored.sequence, error) from error
-        return leaf
 
-    def _apply(self, first: int, bodies: list[bytes]) -> None:
-        for number, body in enumerate(bodies, first):
+    def _apply(self, numbers: Iterable[int], bodies: list[bytes]) -> None:
+        for number, body in zip(numbers, bodies, strict=True):
             try:
                 self.apply(self.state, body)
             except Exception as error:

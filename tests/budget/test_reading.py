@@ -11,7 +11,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_ledgers import ledger, ops
-from support import Book, hospital, laplace, sparse_vector
+from support import Book, hospital, laplace, snapshot, sparse_vector
 
 from accountant.budget.apply import apply, follow
 from accountant.budget.changes import Admit, Record, Reserve, Wait
@@ -19,6 +19,7 @@ from accountant.budget.errors import Invalid
 from accountant.budget.facts import grant_in, in_clear
 from accountant.budget.outcome import Outcome
 from accountant.budget.reading import read, read_checked
+from accountant.budget.replay import Replay
 from accountant.budget.state import State
 from accountant.ledger.events import Event, canonical
 from accountant.privacy.filters import FILTERS
@@ -73,7 +74,7 @@ def test_an_event_reads_as_it_was_decided(gate: str, wide: bool, todo: Any) -> N
             assert list(map(list, found.fired)) == list(map(list, decided.fired))
             assert bare(found.change) == bare(decided.change)
         apply(state, found)
-    assert state == book.state
+    assert snapshot(state) == snapshot(book.state)  # windows pass when somebody looks
 
 
 def spent() -> Book:
@@ -110,8 +111,6 @@ WRONG: list[Callable[[dict[str, Any]], Any]] = [
     lambda event: event.update(type="grant.reserved.v9"),
     lambda event: event.update(batch=3),
     lambda event: event.update(batch="3"),
-    lambda event: event.update(fired="a"),
-    lambda event: event.update(key=3),
     lambda event: event.update(total="12"),
     lambda event: event.update(charged="d"),
     lambda event: event["command"].update(ttl_seconds="60"),
@@ -148,6 +147,24 @@ def test_an_event_with_a_wrong_field_is_refused(wrong: Callable[[dict[str, Any]]
     wrong(document)
     with pytest.raises((ValueError, LookupError, Invalid)):
         follow(state, canonical(document))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("fired", "a"), ("fired", [0]), ("key", 3), ("charged_to", {})]
+)
+def test_what_changes_nothing_does_not_end_a_replay(name: str, value: Any) -> None:
+    """A forged field on which no change rests is no reason not to look at what comes after it: the
+    process that decides again and those that believe go on, to the same state.
+    """
+    at, [forged] = len(STORED) - 2, [orjson.loads(STORED[-2]) | {name: value}]
+    bodies = [*STORED[:at], canonical(forged), STORED[-1]]
+    deciding, believing = Replay(State("fair")), Replay(State("fair"))
+    deciding.decide(bodies)
+    believing.believe(bodies)
+    assert not deciding.broken
+    assert deciding.state == believing.state
+    assert deciding.state.sequence == len(STORED)
+    assert {one.sequence for one in deciding.findings} <= {at}
 
 
 def test_bytes_that_are_not_canonical_are_refused() -> None:

@@ -106,6 +106,7 @@ def test_a_helper_waits_for_nobody_who_writes(
     ("change", "why"),
     [
         ("body = {other}", "event {at} .*not those that were hashed"),
+        ("body = {torn}", "event {at} .*not those that were hashed"),
         ("body = {other}, leaf = {leaf}", "event {at} .*does not follow"),
         ("sequence = 9000", "event {after} .*does not follow"),
     ],
@@ -118,7 +119,8 @@ def test_a_damaged_event_is_told_as_without_a_helper(
     with closing(Ledgers(place.url)) as ledgers:
         other: Sequence[Any] = ledgers.read(LEDGER, at + 1, 1)
     [stored] = other
-    told = change.format(other=place.blob(stored.body.hex()), leaf=place.blob(stored.leaf.hex()))
+    bodies = {"other": stored.body, "torn": stored.body[:-1], "leaf": stored.leaf}
+    told = change.format_map({name: place.blob(data.hex()) for name, data in bodies.items()})
     place.tamper(f"UPDATE event SET {told} WHERE ledger = '{LEDGER}' AND sequence = {at}")
     with pytest.raises(Unavailable, match=why.format(at=at, after=at + 1)):
         read(place)
