@@ -30,7 +30,8 @@ _BACK: Final = 60 * SECOND
 """How far the clock may go back behind a session's last use; beyond it the session is over."""
 _log = logger()
 INVALID_CODE: Final = (
-    "this code is not valid: it was used, its time has passed, or it was mistyped; ask for another"
+    "this code is not valid: it was used, its time has passed, it was mistyped, or a second person "
+    "has still to confirm it; ask whoever made it"
 )
 
 

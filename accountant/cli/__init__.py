@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from inspect import getdoc
 from typing import Final
 
 from pydantic import ValidationError
+from typer import Typer
 
 from accountant.budget.errors import Problem
 from accountant.cli.common import app, say
@@ -74,3 +76,14 @@ def load(words: Sequence[str]) -> None:
     with collection_paused():
         for module in named or COMMANDS:
             import_module(f"accountant.cli.{module}")
+    _let_flow(app)
+
+
+def _let_flow(commands: Typer) -> None:
+    """Take the line ends of the source out of the paragraphs of help, which a terminal breaks."""
+    for command in commands.registered_commands:
+        paragraphs = (command.help or getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(one.split()) for one in paragraphs)
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _let_flow(group.typer_instance)

@@ -10,7 +10,7 @@ import typer
 from accountant.budget.commands import ApproveGrant, DeclineGrant, Envelope
 from accountant.budget.errors import Invalid
 from accountant.cli import common
-from accountant.cli.proposing import Digest, KeyFile, person
+from accountant.cli.proposing import KeyFile, person
 
 Grant = Annotated[str, typer.Argument(help="the id of the request, such as g42")]
 
@@ -43,7 +43,7 @@ def approvals(
 def approve(
     grant: Grant,
     population: common.PopulationOption,
-    digest: Digest,
+    digest: Annotated[str, typer.Option(help="the digest of the request that you read")],
     reason: Annotated[str | None, typer.Option(help="why; recorded")] = None,
     key_file: KeyFile = None,
     local: common.LocalOption = False,

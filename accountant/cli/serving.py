@@ -27,7 +27,10 @@ from accountant.runtime.service import Service
 from accountant.store.ledgers import shown
 
 _log = logger()
-keys = typer.Typer(help="Create, renew, revoke, rotate and list keys.", no_args_is_help=True)
+keys = typer.Typer(
+    help="Create, renew, revoke and list API keys; replace a ledger's signing key.",
+    no_args_is_help=True,
+)
 common.app.add_typer(keys, name="keys")
 
 

@@ -133,3 +133,14 @@ def test_every_command_is_found_by_its_name() -> None:
         module = groups.get(name) or callback.__module__.rpartition(".")[2]
         found.setdefault(module, set()).add(name)
     assert found == dict(COMMANDS)
+
+
+def test_help_breaks_where_the_terminal_ends() -> None:
+    """A paragraph of help has no line ends: those of the source would stand in it."""
+    load([])
+    groups, found = [app], list[str]()
+    for group in groups:
+        found += [command.help or "" for command in group.registered_commands]
+        groups += [one.typer_instance for one in group.registered_groups if one.typer_instance]
+    assert len(found) > len(COMMANDS)
+    assert [text for text in found if not text or "\n" in text.replace("\n\n", "")] == []
