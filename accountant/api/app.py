@@ -24,6 +24,7 @@ from accountant.api.routes import (
     spending,
     stating,
 )
+from accountant.budget.malformed import in_one_line, told
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
@@ -91,8 +92,8 @@ def home() -> RedirectResponse:
 
 
 async def _parameters(_: Request, error: RequestValidationError) -> JSONResponse:
-    reasons = [f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors()]
-    return problem("invalid-request", 422, "; ".join(reasons))
+    fields = told(error.errors(), place=1)  # after where it stands: path, query or header
+    return problem("invalid-request", 422, in_one_line(fields, "the request"), errors=fields)
 
 
 def create_app(service: Service | None, settings: Settings, publisher: Publisher | None) -> App:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -71,15 +72,32 @@ _FORMS: Final = {
     r"^https?://[^\s]+$": "must be an address that begins with http:// or https://",
     r"^[^\x00-\x1f\x7f]+$": "must not be empty, nor have line ends or control characters",
     r"^([2-9]|[1-9][0-9]{1,5})$": "must be a whole order from 2 to 999999",
+    r"^g\d{1,18}$": "must be the id of a grant, such as g42",
+    r"^[dg]\d{1,18}$": "must be the id of a decision or a grant, such as d42 or g42",
+    r"^\d{1,15}$": "must be a whole number of at most 15 digits",
+    r"^([a-z0-9][a-z0-9_.-]{0,63}/)?g\d{1,18}$": (
+        "must be the id of a grant, such as g42, or people/g42 with its population"
+    ),
+    r"^[0-9A-Za-z-]{1,64}$": "must be a UUID, or another id of letters, digits and dashes",
+    "^(START|RUNNING|COMPLETE|ABORT|FAIL|OTHER)$": (
+        "must be START, RUNNING, COMPLETE, ABORT, FAIL or OTHER"
+    ),
+    r"^((items\.[0-9]{1,3}\.)?(justification|purpose|reason)|confirms\.reason)$": (
+        "must be purpose, justification or reason; in a batch with its item: items.3.purpose"
+    ),
 }
 """What the forms of texts mean; a test finds those that are missing here."""
 
 
 def reasons(error: ValidationError) -> list[dict[str, str]]:
     """Return ``field`` and ``reason`` of each error of a validation, at most ``MOST``."""
+    return told(error.errors(include_url=False))
+
+
+def told(errors: Sequence[Any], place: int = 0) -> list[dict[str, str]]:
+    """Do as ``reasons``, of pydantic's errors; a field's name begins at a ``place`` of its path."""
     return [
-        {"field": field_name(item["loc"]), "reason": reason(item)}
-        for item in error.errors(include_url=False)[:MOST]
+        {"field": field_name(item["loc"][place:]), "reason": reason(item)} for item in errors[:MOST]
     ]
 
 

@@ -34,6 +34,29 @@ def door(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Iter
     world.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/events/-1", "sequence"),
+        ("/decisions/x", "decision"),
+        ("/grants/zz", "grant"),
+        ("/events?limit=0", "limit"),
+        ("/events?limit=many", "limit"),
+        ("/report?format=doc", "format"),
+    ],
+)
+def test_a_wrong_part_of_an_address_is_told_as_a_field_is(
+    door: World, path: str, field: str
+) -> None:
+    """In plain words, with the value, and beside the field for a program."""
+    problem = door.call("GET", path, who="auditor").json()
+    [error] = problem["errors"]
+    assert error["field"] == field
+    assert error["reason"].startswith("must be ")
+    assert "(it is " in error["reason"]
+    assert problem["detail"] == f"{field}: {error['reason']}"
+
+
 def check_refused(
     door: World, answer: Any, before: Any, status: int | None = None
 ) -> dict[str, Any]:

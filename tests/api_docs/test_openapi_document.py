@@ -18,6 +18,7 @@ from accountant.api.description.openapi import calls_of, document
 from accountant.api.description.texts import PROBLEMS
 from accountant.api.problems import _STATUS_OF_CODE
 from accountant.budget.commands import Role
+from accountant.budget.malformed import _FORMS
 from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS
 
@@ -216,3 +217,28 @@ def test_the_document_is_served_to_everybody(told: Told) -> None:
     assert told.http.get("/openapi.json").json()["openapi"].startswith("3.1")
     assert told.http.get("/docs").headers["content-type"].startswith("text/html")
     assert told.http.get("/", follow_redirects=False).headers["location"] == "/docs"
+
+
+def forms(schema: Any) -> Iterator[str]:
+    """The forms of texts that are asked for in a part of the document."""
+    if isinstance(schema, dict):
+        if "pattern" in schema and "maxLength" not in schema:
+            yield schema["pattern"]
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for part in schema:
+            yield from forms(part)
+
+
+def test_every_form_of_a_text_is_told_in_words(app: FastAPI) -> None:
+    """No answer shows a regular expression: each form in addresses and bodies has its words. Those
+    of headers and of answers are told elsewhere, or never.
+    """
+    spec = document(app)
+    calls = [call for methods in spec["paths"].values() for call in methods.values()]
+    placed = [one for call in calls for one in call.get("parameters", ())]
+    asked = set(forms([one for one in placed if one["in"] != "header"]))
+    asked |= set(forms(spec["components"]["schemas"]))
+    answers = {r"^([0-9]+(\.[0-9]+)?|infinite)$", "^urn:accountant:problem:[a-z-]+$"}
+    assert r"^g\d{1,18}$" in asked
+    assert asked - answers <= set(_FORMS)
