@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -113,8 +113,7 @@ class Projection(Generic[S]):
             for page in pages:
                 with self._whole():
                     first = self.tree.size
-                    self._grow_by(page.leaves)
-                    self._apply(range(first, self.tree.size), page.bodies)
+                    self._take(range(first, first + len(page.bodies)), page.bodies, page.leaves)
         self._read_alone(end, read)
 
     def _read_alone(self, end: int, read: Callable[[int], Iterable[Stored]]) -> None:
@@ -143,44 +142,53 @@ class Projection(Generic[S]):
 
     def _add(self, page: list[Stored]) -> None:
         """Fold in a page, some events at a time: they are hashed and checked, then applied one by
-        one.
+        one. An event that is damaged is told after whatever is wrong before it.
         """
         for first in range(0, len(page), _TOGETHER):
             some = page[first : first + _TOGETHER]
             leaves: list[bytes] = []
-            try:
-                for stored in some:
-                    self._check(stored, leaves)
-            finally:  # what is not the history that was seen is told before what is damaged
-                self._grow_by(leaves)
-            self._apply([stored.sequence for stored in some], [stored.body for stored in some])
+            bodies: list[bytes] = []
+            wrong: Damaged | None = None
+            for stored in some:
+                if (wrong := self._wrong(stored, leaves)) is not None:
+                    break
+                bodies.append(stored.body)
+            self._take([stored.sequence for stored in some], bodies, leaves)
+            if wrong is not None:
+                raise wrong
 
-    def _check(self, stored: Stored, leaves: list[bytes]) -> None:
-        """Add the hash of an event's bytes to ``leaves``. Raises Damaged if they are others than
-        those that were hashed, or not canonical.
+    def _wrong(self, stored: Stored, leaves: list[bytes]) -> Damaged | None:
+        """Add the hash of an event's bytes to ``leaves``. Return what is wrong if they are others
+        than those that were hashed, or not canonical.
         """
         try:
             leaves.append(leaf_hash(stored.body))
             if leaves[-1] != stored.leaf:
-                raise ValueError("its bytes are not those that were hashed")
+                return self._broken(stored.sequence, "its bytes are not those that were hashed")
             check_canonical(stored.body)
         except (TypeError, ValueError) as error:
-            raise self._broken(stored.sequence, error) from error
+            return self._broken(stored.sequence, error)
+        return None
 
-    def _apply(self, numbers: Iterable[int], bodies: list[bytes]) -> None:
-        for number, body in zip(numbers, bodies, strict=True):
+    def _take(self, numbers: Sequence[int], bodies: list[bytes], leaves: list[bytes]) -> None:
+        """Apply events, and grow the tree in one step up to each size at which a head is known. It
+        is compared there before the event that comes to it is applied.
+        """
+        size, begin = self.tree.size, 0
+        stops = {known.size - size for known in self._heads()}
+        for stop in sorted({*(one for one in stops if 0 < one < len(leaves)), len(leaves)}):
+            last = stop - 1
+            self._apply(numbers[begin:last], bodies[begin:last])
+            self._grow(leaves[begin:stop])
+            self._apply(numbers[last:stop], bodies[last:stop])
+            begin = stop
+
+    def _apply(self, numbers: Sequence[int], bodies: list[bytes]) -> None:
+        for number, body in zip(numbers, bodies, strict=False):
             try:
                 self.apply(self.state, body)
             except Exception as error:
                 raise self._broken(number, error) from error
-
-    def _grow_by(self, leaves: list[bytes]) -> None:
-        """Grow the tree in one step up to each size at which a head is known, which is compared."""
-        size, begin = self.tree.size, 0
-        stops = {known.size - size for known in self._heads()}
-        for stop in sorted({*(one for one in stops if 0 < one < len(leaves)), len(leaves)}):
-            self._grow(leaves[begin:stop])
-            begin = stop
 
     def _grow(self, leaves: list[bytes]) -> None:
         """Grow the tree by ``leaves``, and compare with heads of its size."""

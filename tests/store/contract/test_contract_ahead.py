@@ -18,7 +18,7 @@ from accountant.budget.state import State
 from accountant.ledger.checkpoints import Known
 from accountant.runtime import projections
 from accountant.runtime.service import Service
-from accountant.store import ahead
+from accountant.store import Damaged, ahead
 from accountant.store import projection as following
 from accountant.store.ahead import Page, read_ahead
 from accountant.store.ledgers import Ledgers
@@ -137,3 +137,24 @@ def test_another_history_is_told_as_without_a_helper(place: Place, pages: list[i
         with pytest.raises(Diverged, match=f"the first {known.size} events"):
             projection.follow(ledgers.head(LEDGER), partial(ledgers.read, LEDGER))
     assert projection.tree.size == 0
+
+
+def test_what_is_wrong_is_told_in_the_order_of_events(place: Place, pages: list[int]) -> None:
+    """An event that cannot be folded is told before a head after it that is another, and a head
+    before it first: alike with a helper and without, wherever pages end.
+    """
+    at = OWN + 300
+    change = f"UPDATE event SET sequence = 9000 WHERE ledger = '{LEDGER}' AND sequence = {at}"
+    place.tamper(change)
+    with closing(Ledgers(place.url)) as ledgers:
+        head, read_rows = ledgers.head(LEDGER), partial(ledgers.read, LEDGER)
+        for size, wrong in ((at - 5, Diverged), (at + 5, Damaged)):
+            known = Known(size, bytes(32), "a head that was signed")
+            told = set()
+            for more in ({}, {"ahead": partial(read_ahead, place.url, projections.USABLE, LEDGER)}):
+                first = partial(State, LEDGER)
+                projection = Projection(LEDGER, first, follow_checked, (known,), **more)
+                with pytest.raises(wrong) as error:
+                    projection.follow(head, read_rows)
+                told.add(str(error.value))
+            assert len(told) == 1
