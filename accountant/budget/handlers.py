@@ -64,11 +64,12 @@ from accountant.privacy.mechanisms.further_units import Unit
 from accountant.privacy.units import SURE, Charge
 
 
-def selection_of(state: State, command: Mapping[str, Any]) -> Selection:
-    """Return the compiled subject group of a command as an event holds it."""
-    subjects = command.get("subjects")
+def selection_of(state: State, subjects: Any) -> Selection:
+    """Return the compiled subject group of a command as an event holds it, as a document or its
+    bytes (``Raw``); None is everyone.
+    """
     if subjects is None:
-        return EVERYONE  # nothing else of the command bears on it
+        return EVERYONE
     return selected(state.people(), read_subjects(subjects))
 
 
@@ -361,7 +362,9 @@ def _successor(state: State, rule: LimitRule, epoch: Epoch, source: AccountKey) 
 
 def _revalue(state: State, event: Event) -> None:
     command = event.body["command"]
-    selection = EVERYONE if command.get("everyone") else selection_of(state, command)
+    selection = (
+        EVERYONE if command.get("everyone") else selection_of(state, command.get("subjects"))
+    )
     grant = state.grants.get(f"g{command['event']}")
     if grant is not None and grant.status == "expired":
         selection = selection.to_last()

@@ -9,7 +9,7 @@ registers it (ancestors.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -74,7 +74,7 @@ def origins(datasets: Mapping[str, Dataset], names: Iterable[str]) -> set[str]:
 def reach_of(datasets: Mapping[str, Dataset], named: tuple[str, ...]) -> Reach:
     """Return the datasets that a request on those ``named`` is charged to now."""
     if len(named) == 1 and not datasets[named[0]].sources:
-        return alone(named[0])
+        return _alone(named[0])
     return Reach(named, tuple(sorted(origins(datasets, named))))
 
 
@@ -92,12 +92,21 @@ def by_now(datasets: Mapping[str, Dataset], charged: Iterable[str], since: int) 
 
 
 @lru_cache(maxsize=1_024)
-def alone(name: str) -> Reach:
+def _alone(name: str) -> Reach:
     """Return the reach of requests on one dataset that was made from nothing; grants hold it."""
     return Reach((name,), (name,))
 
 
 def reach_in(body: Mapping[str, Any]) -> Reach:
     """Return the datasets that a judged event was charged to."""
-    named = named_in(request_in(body)["dataset"])
-    return Reach(named, tuple(body.get("charged", named)))
+    return reach_on(request_in(body)["dataset"], body.get("charged"))
+
+
+def reach_on(asked: Names, charged: Sequence[str] | None) -> Reach:
+    """Return the reach of a request for the datasets ``asked``, by the field ``charged`` of its
+    event, if that has it.
+    """
+    if charged is None and isinstance(asked, str):
+        return _alone(asked)
+    named = named_in(asked)
+    return Reach(named, named if charged is None else tuple(charged))

@@ -41,10 +41,10 @@ from accountant.budget.commands import (
     OpenSparseVector,
     command_from_json,
 )
-from accountant.budget.commands.plain import read_plain, read_subjects
+from accountant.budget.commands.plain import read_plain
 from accountant.budget.facts import SECOND
 from accountant.budget.grants import Ending, Grant
-from accountant.budget.handlers import HANDLERS
+from accountant.budget.handlers import HANDLERS, selection_of
 from accountant.budget.outcome import (
     ADMITTED,
     ANSWERED,
@@ -66,9 +66,8 @@ from accountant.budget.outcome import (
     Change,
     Outcome,
 )
-from accountant.budget.population.selection import EVERYONE, Selection
-from accountant.budget.reach import Reach, alone, named_in
-from accountant.budget.request import selected
+from accountant.budget.population.selection import EVERYONE
+from accountant.budget.reach import Reach, reach_on
 from accountant.budget.state import State, envelope_of
 from accountant.budget.waiting.asked import Waiting, waiting_for
 from accountant.ledger.events import Entry, Event, microseconds
@@ -91,6 +90,11 @@ class _Command(Struct, gc=False):
     grant: str | UnsetType = UNSET
     client: str | UnsetType = UNSET
     request: Raw | UnsetType = UNSET
+
+    @property
+    def group(self) -> Raw | None:
+        """The subject group; None is everyone."""
+        return None if self.subjects is UNSET else self.subjects
 
 
 class _Told(Struct, gc=False):
@@ -134,20 +138,17 @@ class _Told(Struct, gc=False):
         """Return the datasets that it was charged to, by the request ``command``."""
         if (asked := command.dataset) is UNSET:
             raise ValueError("the event lacks the field 'dataset'")
-        if self.charged is UNSET and isinstance(asked, str):
-            return alone(asked)
-        named = named_in(asked)
-        return Reach(named, named if self.charged is UNSET else _names(self.charged))
+        return reach_on(asked, None if self.charged is UNSET else _names(self.charged))
 
 
 T = TypeVar("T")
 
 
-def _names(charged: Any) -> tuple[str, ...]:
+def _names(charged: Any) -> list[str]:
     """Return the names in a field. Raises ValueError if it is no list of names."""
     if type(charged) is not list or not all(type(name) is str for name in charged):
         raise ValueError("the field 'charged' is no list of datasets")
-    return tuple(charged)
+    return charged
 
 
 def _stated(value: T | UnsetType, name: str) -> T:
@@ -177,17 +178,13 @@ class Happened(NamedTuple):
 
 def read(state: State, event: Event, data: bytes | None = None) -> Outcome:
     """Return what ``event``, of bytes ``data``, records. Raises ValueError if it cannot follow."""
-    return _read(state, data or event.to_bytes(), event)
+    return read_checked(state, data or event.to_bytes(), event)
 
 
-def read_checked(state: State, data: bytes) -> Outcome:
-    """Return what the event of ``data`` records, which ``check_canonical`` has taken. Raises
-    ValueError if it cannot follow.
+def read_checked(state: State, data: bytes, event: Event | None = None) -> Outcome:
+    """Return what the event of ``data`` records, which ``check_canonical`` has taken; ``event`` if
+    it was parsed already. Raises ValueError if it cannot follow.
     """
-    return _read(state, data)
-
-
-def _read(state: State, data: bytes, event: Event | None = None) -> Outcome:
     try:
         told = _TOLD.decode(data)
         stamp = told.stamp
@@ -239,7 +236,7 @@ def _grant(state: State, told: _Told, by: str, asked: Raw) -> Reserve:
         id=f"g{told.sequence}",
         by=by,
         on=told.reach(command),
-        selection=_selection(state, command),
+        selection=selection_of(state, command.group),
         command=bytes(asked),
         total=bill.total,
         opened=stamp,
@@ -253,7 +250,7 @@ def _grant(state: State, told: _Told, by: str, asked: Raw) -> Reserve:
 
 def _record(state: State, told: _Told) -> Change:
     command, bill = _COMMAND.decode(told.command), told.bill
-    selection = EVERYONE if told.charged_to == "everyone" else _selection(state, command)
+    selection = EVERYONE if told.charged_to == "everyone" else selection_of(state, command.group)
     asked = command.purpose, command.allotment
     about = told.reach(command).charged, told.by, selection, bill.total, *asked
     return Record(*about, per=bill.per)
@@ -338,13 +335,6 @@ def _waiting(state: State, name: str) -> Waiting:
 def _named(told: _Told) -> str:
     """Return the name of the grant that an event is about."""
     return _stated(_COMMAND.decode(told.command).grant, "grant")
-
-
-def _selection(state: State, command: _Command) -> Selection:
-    """Return the compiled subject group of a request."""
-    if command.subjects is UNSET:
-        return EVERYONE  # nothing else of the command bears on it
-    return selected(state.people(), read_subjects(command.subjects))
 
 
 def _charge(data: Raw) -> Charge:

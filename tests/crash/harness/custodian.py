@@ -6,13 +6,14 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from harness.deployment import Deployment
-from harness.pipelines import BROKEN, Pipeline, in_parallel
+from harness.pipelines import BROKEN, Pipeline, until_stopped
 
 
 @dataclass
@@ -26,16 +27,9 @@ class Custodian:
     dice: random.Random
     told: dict[int, int | None] = field(default_factory=dict)
 
-    @contextmanager
-    def at_work(self, port: int) -> Iterator[None]:
+    def at_work(self, port: int) -> AbstractContextManager[None]:
         """Has the custodian at work until the block ends."""
-        stop = threading.Event()
-        [thread] = in_parallel([lambda: self._work(port, stop)])
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return until_stopped(partial(self._work, port))
 
     def settle(self, port: int, patience: float = 0.0) -> None:
         """Erases what may not have been erased: now, or within so many seconds, it is."""

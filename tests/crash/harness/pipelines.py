@@ -237,6 +237,18 @@ def at_work(
             client.close()
 
 
+@contextmanager
+def until_stopped(work: Callable[[threading.Event], object]) -> Iterator[None]:
+    """Has ``work`` done in a thread until the block ends; the event says that it has."""
+    stop = threading.Event()
+    [thread] = in_parallel([lambda: work(stop)])
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
 def in_parallel(calls: Sequence[Callable[[], Any]]) -> list[threading.Thread]:
     """Starts all calls."""
     threads = [threading.Thread(target=call, daemon=True) for call in calls]

@@ -6,8 +6,9 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from support import cells_of
@@ -16,7 +17,7 @@ from accountant.budget.ancestors import uncharged
 from accountant.budget.state import State, lifetime
 from harness.checker import LIMITS, NANO, Checked, spent
 from harness.deployment import Deployment
-from harness.pipelines import BROKEN, DATASETS, in_parallel
+from harness.pipelines import BROKEN, DATASETS, until_stopped
 
 MOST = 60
 """Ancestors: a dataset may name a hundred parents."""
@@ -53,16 +54,9 @@ class Steward:
             yield from [registering, *naming] if number % 3 == 0 else [*naming, registering]
             self.told.append(new)
 
-    @contextmanager
-    def at_work(self, port: int) -> Iterator[None]:
+    def at_work(self, port: int) -> AbstractContextManager[None]:
         """Has the steward at work until the block ends."""
-        stop = threading.Event()
-        [thread] = in_parallel([lambda: self._work(port, stop)])
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return until_stopped(partial(self._work, port))
 
     def _work(self, port: int, stop: threading.Event) -> None:
         while not stop.wait(0.03) and self.step(port):
