@@ -1,8 +1,8 @@
 """The projections of all ledgers, each started from a snapshot if there is a valid one.
 
 A snapshot is valid if the database continues the tree that it was made at, and every head that was
-signed or published: a stale one, or one of another history, only costs time. Snapshots are made in
-a small part of the running time.
+signed or published: a stale one, or one of another history, only costs time. However many ledgers
+grow, their snapshots are made in a small part of the running time.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from accountant.store.vault import Vault
 _WORTH: Final = 500  # Events that take longer to fold than a snapshot to read
 _PART: Final = 500  # The part by which a long ledger, whose snapshot takes long, has to grow
 _log = logger()
-_SHARE: Final = 30  # Between two snapshots pass at least this many times the duration of the last
+_SHARE: Final = 30  # Snapshots, of all ledgers together, take one part of the time in this many
+_BURST: Final = 5.0  # Seconds of which that part may be taken at once: short ones need not wait
 _BREATH: Final = 0.002  # Seconds that writing a snapshot pauses now and then: others can decide
 
 
 class _Kept(NamedTuple):
-    """The last snapshot of a ledger: number of events, time, duration."""
+    """The last snapshot of a ledger: the number of events, and when one was tried last: a ledger
+    whose snapshot cannot be written does not come first again.
+    """
 
     size: int
     at: float
-    seconds: float
 
 
 class Projections:
@@ -50,6 +52,8 @@ class Projections:
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
         self._keeping = threading.Lock()
+        self._free = 0.0
+        """When snapshots will have had no more than their part of the time."""
 
     def of(self, ledger: str, *, opens: bool = False) -> Projection[State]:
         """Return a ledger's projection. Raise NotFound if there is none, unless ``opens``."""
@@ -78,27 +82,35 @@ class Projections:
         return list(self._all.values())
 
     def keep(self, *, now: bool = False) -> None:
-        """Make snapshots of ledgers that have grown, where they are due, or of all ``now``."""
+        """Make snapshots of ledgers that have grown: of all ``now``, or of those whose last is the
+        oldest, for as long as snapshots have not had their part of the time.
+        """
         if self._snapshots is None:
             return
         with self._keeping:
-            for projection in list(self._all.values()):
-                kept = self._kept.get(projection.ledger, _Kept(0, 0.0, 0.0))
-                due = now or time.monotonic() >= kept.at + _SHARE * kept.seconds
-                if due and projection.seen.size - kept.size >= max(_WORTH, kept.size // _PART):
+            for projection in sorted(self.all(), key=lambda one: self._last(one.ledger).at):
+                begun = time.monotonic()
+                if not now and begun + _BURST < self._free:
+                    return
+                size = self._last(projection.ledger).size
+                if projection.seen.size - size >= max(_WORTH, size // _PART):
                     self._keep(projection, self._snapshots, 0.0 if now else _BREATH)
+                    taken = time.monotonic() - begun
+                    self._free = max(self._free, begun) + _SHARE * taken
+
+    def _last(self, ledger: str) -> _Kept:
+        return self._kept.get(ledger, _Kept(0, 0.0))
 
     def _keep(self, projection: Projection[State], snapshots: Snapshots, breath: float) -> None:
-        begun = time.monotonic()
         with projection.lock:
             tree = projection.seen
             if projection.tree != tree:
                 return  # dropped, and not read back yet
             copied = Copied.of(projection.state)
         parts = copied.dump(partial(time.sleep, breath))
-        if snapshots.keep(projection.ledger, tree, parts):
-            ended = time.monotonic()
-            self._kept[projection.ledger] = _Kept(tree.size, ended, ended - begun)
+        worked = snapshots.keep(projection.ledger, tree, parts)
+        size = tree.size if worked else self._last(projection.ledger).size
+        self._kept[projection.ledger] = _Kept(size, time.monotonic())
 
     def _from_snapshot(self, ledger: str) -> tuple[State, Tree] | None:
         """Return the valid snapshot that a projection starts from, if there is one."""
@@ -115,7 +127,7 @@ class Projections:
             _log.warning("snapshot of no use", population=ledger, reason=str(error))
             return None
         _log.info("begun from a snapshot", population=ledger, events=tree.size)
-        self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
+        self._kept.setdefault(ledger, _Kept(tree.size, 0.0))
         return state, tree
 
     def _continued(self, ledger: str, tree: Tree) -> bool:
