@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -84,11 +84,10 @@ def _read(stated: Mapping[str, Any]) -> Iterator[tuple[str, Charge]]:
         yield name, Charge.from_json(charge)
 
 
-def bill_of(prices: Iterable[Priced], units: Units) -> Bill:
+def bill_of(priced: Sequence[Priced], units: Units) -> Bill:
     """Return the bill of mechanisms by their ``prices``, each with a charge for each of ``units``
     (without any: the same for all).
     """
-    priced = list(prices)
     whole = total([p.charge for p in priced])
     if not units:
         return Bill(whole)

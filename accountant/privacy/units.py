@@ -203,7 +203,9 @@ class Charge(Struct, frozen=True, eq=False, gc=False):
         for other in self._others:
             if other.axis is axis:
                 return other
-        for other in (self, *self._others):
+        if axis == self.axis:
+            return self
+        for other in self._others:
             if other.axis == axis:
                 return other
         other = self._on(axis)
@@ -285,7 +287,7 @@ class Charge(Struct, frozen=True, eq=False, gc=False):
 
     def saturated(self) -> Charge:
         """Return the charge with each finite sum past ``LARGEST`` as one infinite charge."""
-        if max(self.finite, default=0) <= LARGEST:
+        if not self.finite or max(self.finite) <= LARGEST:
             return self
         over = [n > LARGEST for n in self.finite]
         finite = tuple(0 if n > LARGEST else n for n in self.finite)
@@ -338,9 +340,8 @@ def charge_of(loss: Loss, count: int, orders: Orders = ()) -> Charge:
     """Return ``count`` invocations of ``loss``, each rounded up, to at least one unit of everything
     but delta. Amounts past ``LARGEST`` units are booked as infinite.
     """
-    values = [loss.epsilon, loss.delta, loss.squares, loss.rho, loss.mu_squared]
-    if orders:
-        values += map(loss.curve.at, orders)
+    fixed = loss.epsilon, loss.delta, loss.squares, loss.rho, loss.mu_squared
+    values = (*fixed, *map(loss.curve.at, orders)) if orders else fixed
     units = balls.ceilings(values, chain((10**9,), repeat(10**15)))
     delta, units[1] = units[1], 1
     if 0 in units:
