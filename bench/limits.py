@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
 from functools import partial
@@ -91,8 +91,16 @@ def on_sqlite(folder: Path) -> list[Row]:
             connection.executemany(_into(table, "?"), rows)
         connection.execute("COMMIT")
 
+    def each(grants: list[Rows]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        for table, rows in _by_table(grants):
+            for row in rows:
+                connection.execute(_into(table, "?"), row)
+        connection.execute("COMMIT")
+
+    inserts = {"executemany": insert, "INSERT, one by one": each}
     with closing(connection):
-        return _compared("SQLite", f"sqlite:///{folder}/batches.db", {"executemany": insert})
+        return _compared("SQLite", f"sqlite:///{folder}/batches.db", inserts)
 
 
 def on_postgres(_: Path, fresh: Callable[[], str]) -> list[Row]:
@@ -106,6 +114,12 @@ def on_postgres(_: Path, fresh: Callable[[], str]) -> list[Row]:
                 cursor.executemany(_into(table, "%s").encode(), rows)
             connection.commit()
 
+        def each(grants: list[Rows]) -> None:
+            for table, rows in _by_table(grants):
+                for row in rows:
+                    cursor.execute(_into(table, "%s").encode(), row)
+            connection.commit()
+
         def copied(grants: list[Rows]) -> None:
             for table, rows in _by_table(grants):
                 with cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)".encode()) as copy:
@@ -114,7 +128,8 @@ def on_postgres(_: Path, fresh: Callable[[], str]) -> list[Row]:
                         copy.write_row(row)
             connection.commit()
 
-        return _compared("PostgreSQL", fresh(), {"executemany": pipelined, "COPY": copied})
+        inserts = {"executemany": pipelined, "INSERT, one by one": each, "COPY": copied}
+        return _compared("PostgreSQL", fresh(), inserts)
 
 
 def _into(table: str, place: str) -> str:
@@ -127,7 +142,7 @@ def _by_table(grants: list[Rows]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]
         yield "text", texts
 
 
-def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
+def _compared(engine: str, url: str, inserts: Mapping[str, Insert]) -> list[Row]:
     rows: list[Row] = []
     migrate(url)
     with closing(Service(Ledgers(url))) as service:
