@@ -160,7 +160,9 @@ class Weights:
         return cls(line, scale, np.cumsum(proposed), Fraction(factor))
 
     def draw(self) -> int:
-        """Return a run."""
+        """Return the number of a run, drawn with exactly its probability: by proposals, each of
+        which is taken or drawn again.
+        """
         while True:
             place = secrets.randbelow(int(self.upto[-1]))
             run = int(np.searchsorted(self.upto, place, side="right"))

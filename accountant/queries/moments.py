@@ -179,7 +179,7 @@ class Centred(NamedTuple):
 
     @property
     def squared(self) -> Summand:
-        """Their squares."""
+        """The squares of the distances."""
         return self.by(self, low=Fraction(0))
 
     def by(self, other: Centred, low: Fraction | None = None) -> Summand:

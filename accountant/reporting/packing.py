@@ -64,15 +64,15 @@ class Unpack:
         self._texts = [_read(place, read) for place in tables.texts]
 
     def charge(self, number: int) -> Charge:
-        """Return a charge."""
+        """Return the charge of a number."""
         return self._charges[number]
 
     def text(self, written: Written) -> str:
-        """Return a text."""
+        """Return the text of a number; a text as it is."""
         return written if isinstance(written, str) else self._texts[written]
 
     def texts(self, written: Sequence[Written]) -> tuple[str, ...]:
-        """Return several texts."""
+        """Return ``text`` of each."""
         return tuple(map(self.text, written))
 
 

@@ -287,7 +287,7 @@ class Region(NamedTuple):
 
     @property
     def selection(self) -> Selection:
-        """These cells."""
+        """The cells as a selection."""
         return EVERYONE if self.box is None else Selection(everyone=False, boxes=(self.box,))
 
     @property

@@ -61,7 +61,7 @@ class _Job:
         self.read = min(self.events, self.read + events)
 
     def run(self) -> None:
-        """Make it."""
+        """Make the report, and tell whoever waits: the report, or the error."""
         try:
             found = self.wanted.make(self.advance)
         except BaseException as error:  # noqa: BLE001 whoever waits is told

@@ -61,7 +61,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def gravity(self) -> tuple[int, Decimal, str]:
-        """Worst first."""
+        """The key by which the worst dataset comes first: status, then the share that is left."""
         if self.total is None or self.limit is None:
             return -len(STATUSES), Decimal(0), self.dataset
         left = Decimal(self.total.remaining) / max(Decimal(self.limit), _LEAST)
@@ -77,7 +77,7 @@ class Ranked(NamedTuple):
 
     @property
     def gravity(self) -> tuple[int, Decimal, str]:
-        """Worst first."""
+        """The key by which the worst dataset comes first: status, then the share that is left."""
         if self.total is None or self.counted is None:
             return -len(STATUSES), Decimal(0), self.dataset
         left = Decimal(self.total.remaining) / max(self.counted.rule.limit.epsilon, _LEAST)

@@ -258,12 +258,12 @@ class Gaussian(Family):
 
     @property
     def span(self) -> Span:
-        """12 deviations to either side."""
+        """The losses up to 12 deviations on either side of the mean."""
         return self.mu * (self.mu / 2 - 12), self.mu * (self.mu / 2 + 12)
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """The mu."""
+        """What ``masses`` needs of the pair: its mu."""
         return (self.mu,)
 
     @staticmethod

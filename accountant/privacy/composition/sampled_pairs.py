@@ -29,11 +29,11 @@ class Same(Pair):
 
     @property
     def span(self) -> Span:
-        """Nothing but 0."""
+        """The one loss that there is: 0."""
         return 0.0, 0.0
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Return all, below 0."""
+        """Return 1 for each loss below 0, else 0."""
         found = np.where(loss < 0, 1.0, 0.0)
         return found, found
 
@@ -43,7 +43,9 @@ class Same(Pair):
 
 
 class Made(Pair):
-    """A pair made of others: the masses of all that many are made of are asked for at once."""
+    """A pair that is made of other pairs. ``above_each`` asks for the masses of the parts of many
+    such pairs together.
+    """
 
     __slots__ = ()
 
@@ -74,24 +76,24 @@ class Blend(Made):
 
     @property
     def span(self) -> Span:
-        """That of both."""
+        """From the lesser beginning of both spans to the greater end."""
         (low, high), (other_low, other_high) = self.usual.span, self.rare.span
         return min(low, other_low), max(high, other_high)
 
     def cost(self, losses: int) -> int:
-        """Return that of both."""
+        """Return what both take together."""
         return self.usual.cost(losses) + self.rare.cost(losses)
 
     @property
     def reverse(self) -> Blend:
-        """The reverse of both."""
+        """The blend of both in the other direction."""
         return replace(self, usual=self.usual.reverse, rare=self.rare.reverse)
 
     @classmethod
     def above_each(
         cls, pairs: Sequence[Self], losses: Floats, sizes: Integers
     ) -> tuple[Floats, Floats]:
-        """Return the masses of both."""
+        """Return the masses of ``usual`` and ``rare``, each by its probability."""
         p, q = above_each([pair.usual for pair in pairs], losses, sizes)
         other_p, other_q = above_each([pair.rare for pair in pairs], losses, sizes)
         chance = spread(np.array([pair.chance for pair in pairs]), sizes)

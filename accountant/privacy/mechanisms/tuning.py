@@ -105,7 +105,7 @@ class RepeatAndSelect(Compound):
 
     @property
     def eta(self) -> Fraction:
-        """The shape."""
+        """The shape of the distribution of the number of runs; 1, geometric, if none is stated."""
         return Fraction(1) if self.shape is None else Fraction(self.shape)
 
     @cached_property

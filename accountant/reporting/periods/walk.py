@@ -26,7 +26,7 @@ _STEP: Final = STEP
 
 
 class Reader(Protocol):
-    """Collects on the way."""
+    """Collects what a report needs while ``walk`` folds a ledger, event by event."""
 
     def opens(self, state: State) -> None:
         """Look at the ledger as it is when the period begins."""
