@@ -1,18 +1,18 @@
 """Snapshots: a state as bytes, so that a start does not have to fold every event again.
 
 A snapshot holds the length of the head, the head (``Head``, JSON), then columns: the open grants
-and their commands, the entries of windows, the classes of cells if there are many cells, the sums
-of each account, the settled grants, the answered keys. Capacities and currencies of epochs follow
-from the policy. A snapshot is not checked against the events: the caller has to know that it is
-authentic, and that the same code folded it (store/snapshots.py).
+and their commands, the entries of windows, the requests that wait, the lists that these refer to
+(lists.py), the classes of cells if there are many cells, the sums of each account, the settled
+grants, the answered keys. Capacities and currencies of epochs follow from the policy. A snapshot is
+not checked against the events: the caller has to know that it is authentic, and that the same code
+folded it (store/snapshots.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
 from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
@@ -37,11 +37,21 @@ from accountant.budget.accounts.window import (
 from accountant.budget.bill import Bill, Per
 from accountant.budget.columns import Take, raw
 from accountant.budget.custody.custody import Custody
-from accountant.budget.grants import AccountKey, Bookings, Grant, Grants, Legend
+from accountant.budget.grants import AccountKey, Grant, Grants, Legend
 from accountant.budget.idempotency import IdempotencyIndex
+from accountant.budget.lists import (
+    Lines,
+    Lists,
+    Number,
+    bookings_in,
+    charges_in,
+    per_in,
+    pieces,
+    selections_in,
+)
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Population
-from accountant.budget.population.selection import Selection, runs_of, side_from
+from accountant.budget.population.selection import Selection
 from accountant.budget.proposals import Proposal
 from accountant.budget.reach import Reach
 from accountant.budget.state import State
@@ -55,35 +65,23 @@ T = TypeVar("T")
 _LENGTH: Final = 8
 _COLUMNS: Final = 13
 """Integers of an open grant: the fields of ``Grant`` but for its name, which is its sequence."""
-_BREATH: Final = 512
-"""Open grants that are written without a break, within a millisecond."""
-
 Big = Annotated[
     int,
     BeforeValidator(lambda value: int(value) if isinstance(value, str) else value),
     PlainSerializer(str, return_type=str),
 ]
 """A whole number of any size: a string, as in events."""
-Number = Annotated[int, Field(ge=0)]
-"""A count, or a place in one of the head's lists."""
-Run = tuple[Number, Number]
-"""The first and the last of numbers that follow each other."""
-ChargeRow = tuple[Number, tuple[Big, ...], tuple[int, ...]]
-"""A charge: its axis, the finite sums, the infinite ones."""
-SelectionRow = tuple[bool, tuple[tuple[tuple[Run, ...], ...], ...], bool]
-"""Whether it is everyone; its boxes, each side as runs; whether it lasts."""
-BookingsRow = tuple[tuple[Number, Number], ...]
-"""Accounts, and the charges that they hold of a grant."""
 EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...], bool, bool, Big]
 """The facts of an epoch beside its rule: number, since, chosen, orders, carried, whole, begun."""
 WaitingRow = tuple[str, str, str, Big, Big, Number, str, Number, Number]
 """A request that waits: client, datasets, command, since when, until when, sequence, digest, and
 what it cost: the charge, and the further units.
 """
-PerRow = tuple[tuple[str, Number], ...]
-"""Further units, and what they are charged."""
 AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
 """The policy as its event has it, digest, sequence, and the epochs of its limit rules in order."""
+
+
+_WAITING: Final = Lines(WaitingRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +115,8 @@ ArrivalsRow = tuple[str, int, str, str, str, str, Big | None, Annotated[int, Fie
 
 
 class Head(BaseModel, frozen=True, extra="forbid", strict=True, defer_build=True):
-    """Everything but the columns. Dictionaries are lists, which keep their order. Currencies,
-    charges, selections and texts are listed once and referred to by their numbers.
+    """Everything but the columns. Dictionaries are lists, which keep their order. Currencies and
+    texts are listed once and referred to by their numbers.
     """
 
     ledger: str
@@ -133,18 +131,17 @@ class Head(BaseModel, frozen=True, extra="forbid", strict=True, defer_build=True
     memories: tuple[tuple[str, Any], ...]
     proposals: tuple[Proposal, ...]
     axes: tuple[tuple[str, ...], ...]
-    charges: tuple[ChargeRow, ...]
-    selections: tuple[SelectionRow, ...]
-    bookings: tuple[BookingsRow, ...]
-    per: tuple[PerRow, ...]
+    texts: tuple[str, ...]
     commands: Number
     """How many bytes the commands take, which stand among the columns, a line each."""
-    texts: tuple[str, ...]
+    waiting: Number
+    """The same of the requests that wait."""
+    lists: Annotated[tuple[Number, ...], Field(min_length=4, max_length=4)]
+    """The same of each list: charges, bookings, selections, further units."""
     accounts: tuple[AccountRow, ...]
     arrivals: tuple[ArrivalsRow, ...]
     open: Number
     """How many grants are open: each is a row among the columns."""
-    waiting: tuple[WaitingRow, ...]
     settled: Legend
     answers: Number
 
@@ -197,13 +194,15 @@ def load(ledger: str, data: bytes | memoryview) -> State:
         if not all(isinstance(orjson.loads(line), dict) for line in lines):
             raise ValueError("the command of an open grant is no object")
         passing = rest.take(8 * sum(row.passing * row.entry for row in head.accounts))
-        state = _state(head, grants, lines, passing, rest.take)
+        waiting = bytes(rest.take(head.waiting))
+        listed = [rest.take(size) for size in head.lists]
+        state = _state(head, grants, lines, passing, waiting, listed, rest.take)
         if rest.data:
             raise ValueError("the snapshot goes on after its end")
         again = _head(state, state.grants.legend(), len(state.idempotency), lambda: None)
     except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
-    if state.ledger != ledger or again != (written, bytes(grants), commands, bytes(passing)):
+    if state.ledger != ledger or again != (written, grants, commands, passing, waiting, *listed):
         raise ValueError(f"a snapshot of {ledger} would be another one")
     return state
 
@@ -222,93 +221,31 @@ class _Rest:
         return taken
 
 
-class _Lists:
-    """The head's lists, while it is written: a number for each item."""
-
-    def __init__(self) -> None:
-        self.axes: dict[Axis, int] = {}
-        self.charges: dict[Charge, int] = {}
-        self.selections: dict[Selection, int] = {}
-        self.bookings: dict[BookingsRow, int] = {}
-        self.per: dict[PerRow, int] = {}
-        self.commands: dict[bytes, int] = {}
-        self.texts: dict[str, int] = {}
-        self._seen: dict[int, int] = {}
-        """Numbers of objects by identity: many grants share one, and hashing it takes long."""
-        self._here: list[object] = []
-        """The objects of ``_seen``, which keep their identity while they are here."""
-
-    def axis(self, axis: Axis) -> int:
-        """Return the number of these currencies."""
-        return self.axes.setdefault(axis, len(self.axes))
-
-    def numbers(
-        self, table: dict[K, int], items: Sequence[T], key: Callable[[T], K] | None = None
-    ) -> list[int]:
-        """Return the number of each item in ``table``, which lists ``key`` of it."""
-        for place, item in dict(zip(map(id, items), items, strict=True)).items():
-            if place not in self._seen:
-                listed: Any = item if key is None else key(item)
-                self._seen[place] = table.setdefault(listed, len(table))
-                self._here.append(item)
-        return list(map(self._seen.__getitem__, map(id, items)))
-
-    def held(self, bookings: Sequence[Bookings], accounts: Mapping[AccountKey, int]) -> list[int]:
-        """Return the numbers of bookings; ``accounts`` have numbers too."""
-
-        def row(held: Bookings) -> BookingsRow:
-            charges = self.numbers(self.charges, [booked for _, booked in held])
-            return tuple(zip([accounts[key] for key, _ in held], charges, strict=True))
-
-        return self.numbers(self.bookings, bookings, row)
-
-    def further(self, bills: Sequence[Per]) -> list[int]:
-        """Return the numbers of charges to further units."""
-
-        def row(per: Per) -> PerRow:
-            charges = self.numbers(self.charges, [charge for _, charge in per])
-            return tuple(zip([unit for unit, _ in per], charges, strict=True))
-
-        return self.numbers(self.per, bills, row)
-
-    def rows(self) -> dict[str, Any]:
-        """Return the lists, as fields of the head. Charges come first: they number axes."""
-        return {
-            "charges": tuple((self.axis(c.axis), c.finite, c.infinite) for c in self.charges),
-            "axes": tuple(tuple(map(str, axis)) for axis in self.axes),
-            "selections": tuple(
-                (c.everyone, tuple(tuple(map(runs_of, box)) for box in c.boxes), c.lasting)
-                for c in self.selections
-            ),
-            "bookings": tuple(self.bookings),
-            "per": tuple(self.per),
-            "texts": tuple(self.texts),
-        }
-
-
 def _head(
     state: State, legend: Legend, answers: int, breathe: Callable[[], None]
-) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return head, grants, commands and windows. The order of making them numbers the lists."""
-    lists = _Lists()
+) -> tuple[bytes, ...]:
+    """Return head, grants, commands, windows, the requests that wait and the lists. The order of
+    making them numbers the lists.
+    """
+    lists = Lists()
     numbers = {key: number for number, key in enumerate(state.accounts)}
     accounts = tuple(_account_row(*item, lists) for item in state.accounts.items())
     passing = bytearray()
     for account in state.accounts.values():
         entries = account.entries() if isinstance(account, WindowAccount) else iter(())
-        while some := list(islice(entries, _BREATH)):
+        for some in pieces(entries, breathe):
             cells = lists.numbers(lists.selections, [selection for _, selection, _ in some])
             rows = [
                 (ends, number, *charge.finite, *charge.infinite)
                 for (ends, _, charge), number in zip(some, cells, strict=True)
             ]
             passing += raw(np.array(rows, dtype=np.int64))
-            breathe()
-    opened, grants = bytearray(), iter(state.grants.in_order())
-    while few := list(islice(grants, _BREATH)):
+    opened = bytearray()
+    for few in pieces(state.grants.in_order(), breathe):
         opened += _grant_rows(few, numbers, lists)
-        breathe()
     commands = b"\n".join(lists.commands)
+    waiting = _WAITING.write(_waiting_rows(state.waiting.in_order(), lists), breathe)
+    columns = lists.columns(breathe)
     head = Head.model_construct(  # ``load`` checks what it reads
         ledger=state.ledger,
         sequence=state.sequence,
@@ -325,24 +262,34 @@ def _head(
         arrivals=tuple(
             (*key, one.ends, one.counts.parts_kept) for key, one in state.arrivals.items()
         ),
+        axes=tuple(tuple(map(str, axis)) for axis in lists.axes),
+        texts=tuple(lists.texts),
         open=len(state.open),
         commands=len(commands),
-        waiting=tuple(_waiting_rows(state.waiting.in_order(), lists)),
+        waiting=len(waiting),
+        lists=tuple(map(len, columns)),
         settled=legend,
         answers=answers,
-        **lists.rows(),
     )
-    return head.model_dump_json().encode(), bytes(opened), commands, bytes(passing)
+    written = head.model_dump_json().encode()
+    return written, bytes(opened), commands, bytes(passing), waiting, *columns
 
 
 def _state(
-    head: Head, grants: memoryview, commands: list[bytes], passing: memoryview, take: Take
+    head: Head,
+    grants: memoryview,
+    commands: list[bytes],
+    passing: memoryview,
+    waiting: bytes,
+    listed: Sequence[memoryview],
+    take: Take,
 ) -> State:
     axes = list(map(_axis, head.axes))
-    charges = [_charge(axes[axis], finite, infinite) for axis, finite, infinite in head.charges]
+    of_charges, of_bookings, of_selections, of_per = listed
+    charges = charges_in(of_charges, axes)
     shape = head.population.shape if head.population else ()
     grown = head.population.grown if head.population else ()
-    selections = [_selection(row, shape) for row in head.selections]
+    selections = selections_in(of_selections, shape)
     classes = runs.load(take, shape, grown) if many(shape) else None
     space = classes or shape
     accounts = Accounts(_accounts(head, axes, space, selections, passing, take))
@@ -354,9 +301,7 @@ def _state(
     if classes is not None:
         sums = (one.used for one in accounts.distinct())
         classes = merged(classes, [*sums, *(one.counts for one in arrivals.values())])
-    keys = list(accounts)
-    held = [tuple((keys[key], charges[booked]) for key, booked in row) for row in head.bookings]
-    per = [tuple((unit, charges[number]) for unit, number in row) for row in head.per]
+    held, per = bookings_in(of_bookings, list(accounts), charges), per_in(of_per, charges)
     columns = np.frombuffer(grants, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
     reaches = list(map(Reach.read, head.texts))
     tables: list[Any] = [head.texts, reaches, selections, commands, charges, *[None] * 3, held]
@@ -373,7 +318,9 @@ def _state(
         adopted=_adopted(head.adopted) if head.adopted else None,
         accounts=accounts,
         grants=Grants.load(take, head.settled, map(Grant, map("g{}".format, columns[7]), *fields)),
-        waiting=queue_of(_waiting(row, charges, per, head.custody) for row in head.waiting),
+        waiting=queue_of(
+            _waiting(row, charges, per, head.custody) for row in _WAITING.read(waiting)
+        ),
         idempotency=IdempotencyIndex.load(take, head.answers),
         last_epoch=dict(head.last_epoch),
         custody=head.custody,
@@ -385,7 +332,7 @@ def _state(
     )
 
 
-def _account_row(key: AccountKey, account: Account, lists: _Lists) -> AccountRow:
+def _account_row(key: AccountKey, account: Account, lists: Lists) -> AccountRow:
     window, passing = None, 0
     if isinstance(account, WindowAccount):
         window, passing = account.window.text, sum(len(part.charges) for part in account.passing)
@@ -422,7 +369,7 @@ def _accounts(
         yield AccountKey(*key), account
 
 
-def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: _Lists) -> bytes:
+def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: Lists) -> bytes:
     """Return a row of each grant, made by columns: grant by grant takes four times as long."""
     _, by, reaches, selections, commands, totals, opened, expires, sequences, held, *rest = zip(
         *map(astuple, grants), strict=True
@@ -442,7 +389,7 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
     return raw(np.array(columns, dtype=np.int64).T)
 
 
-def _waiting_rows(waiting: Sequence[Waiting], lists: _Lists) -> Iterator[WaitingRow]:
+def _waiting_rows(waiting: Sequence[Waiting], lists: Lists) -> Iterator[WaitingRow]:
     totals = lists.numbers(lists.charges, [one.bill.total for one in waiting])
     further = lists.further([one.bill.per for one in waiting])
     for one, total, per in zip(waiting, totals, further, strict=True):
@@ -486,15 +433,3 @@ def _axis(names: tuple[str, ...]) -> Axis:
     if unknown := [c for c in axis if c not in FIXED and c.order is None]:
         raise ValueError(f"no currency is called {unknown[0]!r}")
     return axis
-
-
-def _charge(axis: Axis, finite: tuple[int, ...], infinite: tuple[int, ...]) -> Charge:
-    if not len(axis) == len(finite) == len(infinite):
-        raise ValueError("a charge is not as long as its axis")
-    return Charge(axis, finite, infinite)
-
-
-def _selection(row: SelectionRow, shape: tuple[int, ...]) -> Selection:
-    everyone, boxes, lasting = row
-    sides = (tuple(side_from(*each) for each in zip(box, shape, strict=True)) for box in boxes)
-    return Selection(everyone, tuple(sides), lasting)

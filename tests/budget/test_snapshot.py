@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from io import BytesIO
 from itertools import count
 from typing import Any
@@ -25,6 +26,7 @@ from support import (
     sparse_vector,
 )
 
+from accountant.budget import lists
 from accountant.budget.apply import apply, fold
 from accountant.budget.columns import Take
 from accountant.budget.decide import SYSTEM, decide
@@ -476,3 +478,25 @@ def test_the_state_goes_on_while_its_snapshot_is_written() -> None:
     assert len(grants) < 200
     assert written == before
     assert load("fair", written) != book.state
+
+
+def test_no_list_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What grows with the open grants that are all different, and with the requests that wait, is
+    written some items at a time, and so is a head that does not grow with them.
+    """
+    monkeypatch.setattr(lists, "_AT_ONCE", 3)
+    sizes = {}
+    for many in (4, 40):
+        book = hospital("  - {id: a, limit: {epsilon: 50}}\n", {"age": AGES})
+        for i in range(many):
+            subjects = {"age": {"from": AGES[0], "to": AGES[i % 3]}}
+            book.grant(laplace(f"0.{i + 10}"), subjects=subjects)
+        for i in range(many):
+            book.grant(laplace(f"9{i + 10}"), wait=600)
+        breaths = count()
+        parts = Copied.of(book.state).dump(partial(next, breaths))
+        sizes[many] = len(parts[1]), next(breaths)
+        assert load("fair", b"".join(parts)) == book.state
+    (head, few), (longer, more) = sizes[4], sizes[40]
+    assert longer - head < 60  # numbers with more digits
+    assert more >= few + 36 * 4 / 3  # grants, charges, bookings and requests that wait
