@@ -29,7 +29,8 @@ from accountant.budget.state import State
 from accountant.ledger.events import rfc3339
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.mechanisms.additive import DiscreteGaussian, Gaussian
-from accountant.privacy.mechanisms.compound import Composed, Plan
+from accountant.privacy.mechanisms.compound import Composed
+from accountant.privacy.mechanisms.plan import Plan
 from accountant.privacy.mechanisms.tuning import RepeatAndSelect
 from accountant.privacy.units import Charge, Currency
 

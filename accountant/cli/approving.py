@@ -1,14 +1,12 @@
-"""approvals, approve, and decline of a request that waits for a person, beside the database."""
+"""approvals and approve: requests that wait for a person, beside the database."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from accountant.budget.commands import ApproveGrant, DeclineGrant, Envelope
-from accountant.budget.errors import Invalid
+from accountant.budget.commands import ApproveGrant, Envelope
 from accountant.cli import common
 from accountant.cli.proposing import KeyFile, person
 
@@ -54,16 +52,3 @@ def approve(
         by, key = person(service, key_file, population)
         [*_, event] = service.confirm(population, Envelope(by, command), key).events
     common.show(f"{grant}: approved, and granted as g{event.sequence}")
-
-
-def decline_grant(
-    grant: str, population: str, digest: str | None, reason: str, key_file: Path | None
-) -> None:
-    """Decline another person's request. Raise Invalid without a digest."""
-    if digest is None:
-        raise Invalid("approval-digest", "a request is declined by its digest: --digest")
-    command = DeclineGrant(grant=grant, digest=digest, reason=reason)
-    with common.local_service() as service:
-        by, key = person(service, key_file, population)
-        [*_, event] = service.confirm(population, Envelope(by, command), key).events
-    common.show(f"{grant}: declined, event {event.sequence}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from accountant.auth.keys import Key, key_digest
-from accountant.budget.commands import ConfirmChange, DeclineChange, Envelope
+from accountant.budget.commands import ConfirmChange, DeclineChange, DeclineGrant, Envelope
 from accountant.budget.decide.proposing import why
 from accountant.budget.depletion import told_of
 from accountant.budget.errors import Forbidden, Invalid, Problem
@@ -94,9 +94,7 @@ def decline(
     """Decline a proposal, or withdraw your own; or decline a request that waits for a person."""
     about = _about(population, keys=keys)
     if about is not None and proposal.startswith("g"):
-        from accountant.cli.approving import decline_grant  # noqa: PLC0415 it imports this module
-
-        decline_grant(proposal, about, digest, reason, key_file)
+        _decline_request(proposal, about, digest, reason, key_file)
         return
     if not (proposal.isascii() and proposal.isdigit() and len(proposal) <= _MOST_DIGITS):
         raise Invalid("unknown-proposal", f"{proposal!r} is no proposal: write 7, or g42")
@@ -109,6 +107,18 @@ def decline(
         return service.execute(about, Envelope(by, command)).events[-1]
 
     _close(number, "declined", about, key_file, close)
+
+
+def _decline_request(
+    grant: str, population: str, digest: str | None, reason: str, key_file: Path | None
+) -> None:
+    if digest is None:
+        raise Invalid("approval-digest", "a request is declined by its digest: --digest")
+    command = DeclineGrant(grant=grant, digest=digest, reason=reason)
+    with common.local_service() as service:
+        by, key = person(service, key_file, population)
+        [*_, event] = service.confirm(population, Envelope(by, command), key).events
+    common.show(f"{grant}: declined, event {event.sequence}")
 
 
 def _about(population: str | None, *, keys: bool) -> str | None:

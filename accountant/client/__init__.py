@@ -41,7 +41,6 @@ from accountant.client.mechanisms import (
     dp_sgd_of_fixed_batches,
     exponential,
     from_dp_event,
-    from_opendp,
     gaussian,
     laplace,
     mechanism,
@@ -54,6 +53,7 @@ from accountant.client.mechanisms import (
     unary_encoding,
     without_replacement,
 )
+from accountant.client.opendp import from_opendp
 from accountant.client.registrar import Registrar
 from accountant.client.spool import Delivered, Spool
 from accountant.client.sync import Client, Grant, Session

@@ -251,16 +251,6 @@ def without_replacement(sample: int, of: int) -> dict[str, Any]:
     return {"without_replacement": {"sample": sample, "of": of}}
 
 
-def from_opendp(measurement: Any, d_in: Any, **options: Any) -> list[dict[str, Any]]:
-    """Return the mechanisms of one invocation of an OpenDP ``Measurement`` for data sets at most
-    ``d_in`` apart. ``options`` are those of ``accountant.adapters.opendp.mechanisms_of``, which
-    says what is derived and what is declared; it is loaded when this is called.
-    """
-    from accountant.adapters.opendp import mechanisms_of  # noqa: PLC0415 (needs OpenDP)
-
-    return mechanisms_of(measurement, d_in, **options)
-
-
 def from_dp_event(event: Any) -> dict[str, Any]:
     """Return a ``DpEvent`` of dp_accounting (or of JAX-Privacy) as a tree that the service reads in
     place of a mechanism.

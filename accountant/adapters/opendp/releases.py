@@ -11,9 +11,9 @@ from accountant.adapters.libraries import Fields, needs, only
 from accountant.adapters.opendp import wrong
 from accountant.adapters.opendp.losses import CURVES, loss_of
 from accountant.adapters.opendp.measurements import mechanisms_of
-from accountant.client import Client, Grant
 from accountant.client.amounts import Amount
 from accountant.client.calls import Datasets
+from accountant.client.sync import Client, Grant
 
 with needs("opendp"):
     from opendp import core

@@ -25,6 +25,7 @@ from accountant.privacy.mechanisms import (
     compound,
     learning,
     local,
+    plan,
     selection,
     stated,
     tuning,
@@ -71,7 +72,7 @@ AnyKind = Annotated[
     | learning.TreeAggregation
     | learning.GaussianMixture
     | tuning.RepeatAndSelect
-    | compound.Plan
+    | plan.Plan
     | stated.Declared
     | stated.NonPrivate,
     Field(discriminator="kind"),
@@ -141,7 +142,7 @@ def warm() -> Iterator[str]:
     for kind, model in _BY_KIND.items():
         example: Any = model.model_config["json_schema_extra"]
         mechanism = model.model_validate(example["examples"][0])
-        if not isinstance(mechanism, compound.Plan):
+        if not isinstance(mechanism, plan.Plan):
             for relation in Relation:
                 price(mechanism, relation)
         yield kind
