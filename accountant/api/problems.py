@@ -8,12 +8,13 @@ from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound, Problem, Unavailable
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.config.logs import logger
 from accountant.door.messages import problem, shown
+from accountant.publishing.evidence import Gone
 from accountant.store.ledgers import StoreError
 
 _STATUS: Final[dict[type[Problem], int]] = {
@@ -65,5 +66,9 @@ def install(app: Starlette) -> None:
     async def foreseen(request: Request, error: Exception) -> JSONResponse:
         return cast(JSONResponse, answer_to(error, shown(request.url.path)))
 
+    async def unread(request: Request, error: Exception) -> Response:
+        return Response(status_code=499)  # nobody reads it; the access log shows it
+
+    app.add_exception_handler(Gone, unread)
     for kind in (Problem, StoreError, ValidationError, HTTPException):
         app.add_exception_handler(kind, foreseen)

@@ -118,6 +118,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
             stopping.callback(close_console, app)
             scheduler = jobs.start(service, publisher, chosen, app.state.desk)
             stopping.callback(scheduler.shutdown)  # before the desk, which a job may ask
+            stopping.callback(app.state.desk.stop)  # a job may be making a report for minutes
             if alerts is not None:
                 from accountant.console.facts.alerted import alerting  # noqa: PLC0415 few have any
 

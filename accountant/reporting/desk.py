@@ -19,7 +19,7 @@ from threading import Lock
 from time import monotonic, process_time
 from typing import Any, Final, NamedTuple, TypeVar
 
-from accountant.budget.errors import Problem
+from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.rules import home_made
 from accountant.reporting.follower import (
     Asked,
@@ -68,6 +68,9 @@ class Desk:
         self._near, self._here = Follower(ledgers), Lock()
         self._helpers: Helpers | None = None
         self._apart, self._long, self._short = Lock(), Lock(), Lock()
+        self._working: list[Helpers] = []
+        """The processes that are at work."""
+        self._stopping = False
         self._slow = set[str]()
         """Populations that a process follows although they have few events."""
 
@@ -109,18 +112,42 @@ class Desk:
             with _damage():
                 return work(self._ledgers, progress)
         try:
-            with self._long if events is None else self._short, self._helper() as helpers:
+            with self._long if events is None else self._short, self._at_work() as helpers:
                 found: T = _exchanged(helpers, work, progress)
         except HelperError as error:
+            self._check_stopping()
             raise StoreError(f"the report was not made: {error}") from error
         return found
 
+    def stop(self) -> None:
+        """End the processes that are at work. From now on ``work`` on long ledgers raises
+        Unavailable, also for those that wait for it.
+        """
+        self._stopping = True
+        for helpers in list(self._working):
+            helpers.kill()
+
     def close(self) -> None:
-        """End the process, once it has kept what it has followed."""
+        """End all processes; that which follows ledgers, once it has kept what it has followed."""
+        self.stop()
         with self._apart:
             if self._helpers is not None:
                 self._helpers.leave(_LEAVE)
             self._end()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[Helpers]:
+        with self._helper() as helpers:
+            self._working.append(helpers)
+            try:
+                self._check_stopping()  # after it can be found: ``stop`` may look meanwhile
+                yield helpers
+            finally:
+                self._working.remove(helpers)
+
+    def _check_stopping(self) -> None:
+        if self._stopping:
+            raise Unavailable("service-stopping", "the service is stopping; ask again soon")
 
     def _is_near(self, population: str, events: int | None = None) -> bool:
         events = self._ledgers.head(population).size if events is None else events

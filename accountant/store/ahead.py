@@ -106,11 +106,10 @@ def _checked(ledgers: Ledgers, asked: _Asked) -> Iterator[Page]:
 def help_parent() -> None:
     """Be the helper, until the parent needs none any more."""
     parent = Parent()
-    with suppress(BrokenPipeError):
-        for asked in parent:
-            with suppress(OSError, AttributeError):  # there may be no such call
-                os.sched_setaffinity(0, asked.usable)
-            _post_pages(parent, asked)
+    for asked in parent:
+        with suppress(OSError, AttributeError):  # there may be no such call
+            os.sched_setaffinity(0, asked.usable)
+        _post_pages(parent, asked)
 
 
 def _post_pages(parent: Parent, asked: _Asked) -> None:

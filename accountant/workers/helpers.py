@@ -69,9 +69,13 @@ class Helper:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
-    def end(self) -> None:
-        """Kill the process."""
+    def kill(self) -> None:
+        """Kill the process. Called in any thread: whoever waits for its messages is told."""
         self._process.kill()
+
+    def end(self) -> None:
+        """Kill the process, and wait until it has ended."""
+        self.kill()
         self.socket.close()
         self._process.wait()
 
@@ -92,6 +96,11 @@ class Helpers(ExitStack):
         """Let each helper end by itself, for so long; they are killed with the block."""
         for helper in self.each:
             helper.leave(seconds)
+
+    def kill(self) -> None:
+        """Kill the processes. Called in any thread: whoever waits for them meets HelperError."""
+        for helper in self.each:
+            helper.kill()
 
     def post(self, message: Any, to: int | None = None) -> None:
         """Send a message to one helper, or to all. Raises HelperError."""
@@ -155,5 +164,8 @@ class Parent:
             self._came.wait(seconds)
 
     def post(self, message: Any) -> None:
-        """Send an answer."""
-        self._socket.send(message)
+        """Send an answer. Where the parent has ended there is nothing left to do: so does this."""
+        try:
+            self._socket.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            sys.exit()

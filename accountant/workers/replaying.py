@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -189,9 +188,8 @@ def help_parent() -> None:
     parent = Parent()
     messages = iter(parent)
     helping = Helping(*next(messages))
-    with suppress(BrokenPipeError):
-        for message in messages:
-            parent.post(helping.answer(message))
+    for message in messages:
+        parent.post(helping.answer(message))
 
 
 if __name__ == "__main__":

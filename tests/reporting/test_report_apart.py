@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from threading import Thread
@@ -15,14 +16,15 @@ from places import Hosted
 from report_desk import Desk
 from support import laplace
 
-from accountant.budget.errors import NotFound
+from accountant.budget.errors import NotFound, Unavailable
 from accountant.budget.rules import KINDS
 from accountant.budget.rules.base import Compared, Rule, View
 from accountant.reporting import desk as answering
 from accountant.reporting.files import FORMATS
 from accountant.reporting.making import About, report_texts
+from accountant.reporting.progress import Progress
 from accountant.store import Damaged, StoreError
-from accountant.store.ledgers import sqlite_path
+from accountant.store.ledgers import Ledgers, sqlite_path
 from accountant.workers.helpers import Helpers
 
 
@@ -131,3 +133,27 @@ def test_reports_asked_for_at_once_are_all_made(long: Desk) -> None:
         one.join()
     assert len(made) == 3
     assert made[0] == made[1] == made[2]
+
+
+def _endless(_: Ledgers, __: Progress) -> None:
+    time.sleep(600)
+
+
+def test_nobody_waits_for_reports_when_the_service_ends(long: Desk) -> None:
+    """What is being made, and what waits for its turn, is given up at once, and said."""
+    given_up: list[str] = []
+
+    def ask() -> None:
+        with pytest.raises(Unavailable, match="the service is stopping") as told:
+            long.answers.work(long.name, _endless)
+        given_up.append(told.value.code)
+
+    threads = [Thread(target=ask, daemon=True) for _ in range(3)]
+    for one in threads:
+        one.start()
+    while not long.answers._working:
+        time.sleep(0.01)
+    long.answers.stop()
+    for one in threads:
+        one.join(20)
+    assert given_up == ["service-stopping"] * 3

@@ -1,4 +1,4 @@
-"""A helper rests only for as long as nobody asks."""
+"""How a helper rests, and how it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from time import monotonic
 
 import pytest
 
-from accountant.workers.helpers import Parent
+from accountant.reporting.desk import _Place
+from accountant.workers.helpers import Helpers, Parent
 
 
 def test_a_message_ends_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,3 +35,16 @@ def test_a_message_ends_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     parent.rest(60)
     assert list(parent) == []
     assert monotonic() - begun < 30
+
+
+def test_a_helper_whose_parent_has_ended_says_nothing(
+    database: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It has an answer for nobody, as after a kill of the service, and ends like any other."""
+    with Helpers("accountant.reporting.desk", 1) as helpers:
+        helpers.post(_Place(database, os.sched_getaffinity(0), None))
+        helpers.post(max)
+        [helper] = helpers.each
+        helper.leave(60)
+        assert helper._process.poll() == 0
+    assert capfd.readouterr().err == ""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
 from typing import Annotated, Final, Literal, cast
 
 import orjson
 from fastapi import Depends, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
@@ -29,6 +28,7 @@ from accountant.api.access import (
     caller,
     of_a_population,
 )
+from accountant.api.apart import EXPORTS, READINGS, REPORTS
 from accountant.api.models import reading as models
 from accountant.api.models.deciding import Contributors, DecisionInFull, ExhaustedPage
 from accountant.api.requests import narrowed_to, only_own
@@ -39,7 +39,7 @@ from accountant.budget.facts import client_in
 from accountant.door.sending import FileResponse
 from accountant.ledger.events import Event
 from accountant.ledger.tiles import WIDTH, Tile
-from accountant.publishing.evidence import Gone, written
+from accountant.publishing.evidence import written
 from accountant.reporting.making import About, period_report, report_texts, used_up
 from accountant.reporting.periods.making import MEDIA, AskedReport
 from accountant.reporting.periods.period import Period
@@ -78,10 +78,11 @@ def show_accounts(
 
 @router.get("/report")
 @Call(media="text/html application/json text/csv application/pdf", topics="data report")
-def show_report(
+async def show_report(
     *,
     population: Name,
     key: Overseer,
+    request: Request,
     service: TheService,
     desk: TheDesk,
     publisher: ThePublisher,
@@ -98,19 +99,24 @@ def show_report(
     """Show the compliance report as of now; or, of a month or from a day to another, a report to
     sign. The same period gives the same bytes once it is over.
     """
-    about = About(population, publisher.last_published(population), key.populations)
-    if kind is None and not (month or first or last):
-        if form == "pdf" or dataset is not None:
-            raise Invalid("unknown-report", "a PDF, and a dataset, are of a period: name a month")
-        text = report_texts(desk, service, about, [form])[form]
-        return Response(text, media_type=MEDIA[form], headers=_REPORT_HEADERS)
-    now = service.time()
-    period = Period.asked(month, first, last, now)
-    asked = AskedReport.of(kind or "officer", period, dataset, now)
-    found = period_report(desk, service, about, asked, form).data
-    name = f'inline; filename="{population}-{asked.name}.{form}"'
-    headers = _REPORT_HEADERS | {"Content-Disposition": name}
-    return Response(found, media_type=MEDIA[form], headers=headers)
+
+    def made() -> Response:
+        about = About(population, publisher.last_published(population), key.populations)
+        if kind is None and not (month or first or last):
+            if form == "pdf" or dataset is not None:
+                text = "a PDF, and a dataset, are of a period: name a month"
+                raise Invalid("unknown-report", text)
+            text = report_texts(desk, service, about, [form])[form]
+            return Response(text, media_type=MEDIA[form], headers=_REPORT_HEADERS)
+        now = service.time()
+        period = Period.asked(month, first, last, now)
+        asked = AskedReport.of(kind or "officer", period, dataset, now)
+        found = period_report(desk, service, about, asked, form).data
+        name = f'inline; filename="{population}-{asked.name}.{form}"'
+        headers = _REPORT_HEADERS | {"Content-Disposition": name}
+        return Response(found, media_type=MEDIA[form], headers=headers)
+
+    return await REPORTS.do(request, made)
 
 
 @router.get("/events")
@@ -156,25 +162,30 @@ def show_event(event: OwnEvent) -> Response:
 
 @router.get("/decisions/{decision}")
 @Call(DecisionInFull, topics="event judged own")
-def show_decision(
+async def show_decision(
     population: Name,
     decision: Annotated[str, Path(pattern=r"^[dg]\d{1,18}$")],
     key: Reader,
+    request: Request,
     service: TheService,
     desk: TheDesk,
 ) -> JSONResponse:
     """Show every rule that was evaluated, with both sides of its comparison, and the charges that
     used up each limit that fired. Pipelines see their own decisions, without other clients.
     """
-    service.known(population)
-    event = service.event(population, int(decision[1:]))
-    only_own(key, client_in(event), decision)
-    texts = Texts(partial(service.texts, population), page=1)
-    request = in_names(service, population, texts.opened(event).body["command"])
-    document = in_full(event, service.explain(population, event), request)
+
+    def judged() -> tuple[Event, DecisionInFull]:
+        service.known(population)
+        event = service.event(population, int(decision[1:]))
+        only_own(key, client_in(event), decision)
+        texts = Texts(partial(service.texts, population), page=1)
+        asked = in_names(service, population, texts.opened(event).body["command"])
+        return event, in_full(event, service.explain(population, event), asked)
+
+    event, document = await run_in_threadpool(judged)
     if narrowed_to(key) is None:
-        used = used_up(desk, service, event, document["rules"])
-        document["used_up_by"] = cast(list[Contributors], used)
+        work = partial(used_up, desk, service, event, document["rules"])
+        document["used_up_by"] = cast(list[Contributors], await READINGS.do(request, work))
     return JSONResponse(document)
 
 
@@ -277,10 +288,6 @@ def show_receipt(population: Name, event: OwnEvent, publisher: ThePublisher) -> 
     return _plain(receipt.to_bytes(), "private, no-cache")
 
 
-_EXPORTS: Final = ThreadPoolExecutor(2, "evidence")
-"""Writes bundles, two at once: a third client waits without keeping a thread from others."""
-
-
 @evidence.get("/evidence")
 @Call(topics="evidence", media="application/x-tar")
 async def show_evidence(
@@ -301,12 +308,7 @@ async def show_evidence(
     is written whole before the answer begins, which takes a second for some 50,000 events.
     """
     work = partial(written, service, publisher, population, first, last, with_texts=texts)
-    gone = request.state.gone
-    try:
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(_EXPORTS, partial(work, gone=gone))
-    except Gone:
-        return Response(status_code=499)  # nobody reads it; the access log shows it
+    found = await EXPORTS.do(request, partial(work, gone=request.state.gone))
     name = f'attachment; filename="{population}-{found.signed.size}.tar"'
     headers = {"Content-Disposition": name, "Cache-Control": "no-store"}
     return FileResponse(found.file, found.size, "application/x-tar", headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
@@ -21,6 +21,7 @@ from accountant.api.access import (
     of_a_population,
 )
 from accountant.api.answers import REPLAYED, Json
+from accountant.api.apart import REPORTS
 from accountant.api.models import reading as models
 from accountant.api.requests import ask
 from accountant.budget.commands import Digest, Identifier, StateVerification
@@ -68,9 +69,10 @@ class Filing(BaseModel, frozen=True, extra="forbid"):
 
 @router.post("/reports")
 @Call(models.Filed, Filing, topics="data report filing")
-def file_period_report(
+async def file_period_report(
     population: Name,
     key: Custodian,
+    request: Request,
     body: Body,
     service: TheService,
     desk: TheDesk,
@@ -81,14 +83,16 @@ def file_period_report(
     The report is made again, and filed if it has the digest that is sent. The same report of the
     same person is filed once.
     """
-    said, now = Filing.model_validate(body), service.time()
-    period = Period.asked(said.month, said.first, said.last, now)
-    asked = AskedReport.of(said.kind, period, said.dataset, now)
-    about = About(population, publisher.last_published(population), key.populations)
-    made = period_report(desk, service, about, asked, said.format)
-    return _recorded(
-        file_report(service, population, asked, said.format, made, key.name, said.digest)
-    )
+
+    def filed() -> Answer:
+        said, now = Filing.model_validate(body), service.time()
+        period = Period.asked(said.month, said.first, said.last, now)
+        asked = AskedReport.of(said.kind, period, said.dataset, now)
+        about = About(population, publisher.last_published(population), key.populations)
+        made = period_report(desk, service, about, asked, said.format)
+        return file_report(service, population, asked, said.format, made, key.name, said.digest)
+
+    return _recorded(await REPORTS.do(request, filed))
 
 
 def _recorded(answer: Answer) -> JSONResponse:
