@@ -67,17 +67,17 @@ def would_fit(state: State, by: str, command: AskGrant | OpenSparseVector, now: 
     evaluations, and never raises.
     """
     try:
-        return _Trials(state, by, command, now).advice()
+        return _Trials(state, command, prepare(state, by, command, now)).advice()
     except Exception:  # noqa: BLE001 a refusal is answered whatever becomes of the advice
         return {}
 
 
-def most_that_fits(state: State, by: str, command: AskGrant, now: int) -> int:
+def most_that_fits(state: State, command: AskGrant, request: Request) -> int:
     """Return the largest count, up to the one asked for, with which ``command``, a request of one
-    mechanism, would be granted at stamp ``now``; 0 if there is none, or only limits are not what
-    refuses it. Raises Problem for a request that is malformed for this ledger.
+    mechanism that was prepared as ``request``, would be granted; 0 if there is none, or only limits
+    are not what refuses it. Raises Problem for a request that is malformed for this ledger.
     """
-    count: int = _Trials(state, by, command, now).advice_on_count().get("count", 0)
+    count: int = _Trials(state, command, request).advice_on_count().get("count", 0)
     return count
 
 
@@ -103,9 +103,9 @@ def in_words(advice: Advice) -> str:
 class _Trials:
     """Requests like the one that was refused, tried on a state that stays as it is."""
 
-    def __init__(self, state: State, by: str, command: AskGrant | OpenSparseVector, now: int):
+    def __init__(self, state: State, command: AskGrant | OpenSparseVector, asked: Request):
         self._state, self._command, self._terms = state, command, terms_of(state)
-        self._asked = prepare(state, by, command, now)
+        self._asked = asked
         self._mechanisms: tuple[Mechanism, ...] = self._asked.mechanisms
 
     def advice(self) -> Advice:

@@ -18,6 +18,7 @@ from accountant.budget.commands import command_from_json
 from accountant.budget.evaluate import Judgement, order_of
 from accountant.budget.exhausted import Exhausted
 from accountant.budget.exhausted import told as told_exhausted
+from accountant.budget.facts import lets_emptied
 from accountant.budget.outcome import ADMITTED, RECORDED, REFUSED, RESERVED, TIMED_OUT, WAITING
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.reach import reach_in
@@ -80,7 +81,9 @@ def explain(
     command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
     orders = Charge.from_json(event.body["total"]).orders
     terms = Terms(people.relation, orders, engine, people.units)
-    request = request_on(people, terms, event.by, command, event.time, reach_in(event.body))
+    emptied = lets_emptied(event.body, event.body["command"])
+    asks = event.by, command, event.time, reach_in(event.body)
+    request = request_on(people, terms, *asks, emptied=emptied)
     data = tuple(datasets[name].as_of(event.sequence) for name in request.datasets)
     findings = list(built_in.findings(request, adopted, event.ledger, data))
     exhausted: tuple[Exhausted, ...] = ()

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from accountant.budget.outcome import ADMITTED, RESERVED, WAITING
 from accountant.ledger.events import Event
+from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import Charge
 
 SECOND: Final = 1_000_000
+_UNPLACED: Final = "built-in:private-membership"
 
 
 def grant_of(body: Mapping[str, Any], sequence: int, kind: str) -> str | None:
@@ -43,6 +45,19 @@ def mechanisms_of(command: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the mechanisms that a judged command names."""
     found: list[dict[str, Any]] = command.get("mechanisms") or [command["mechanism"]]
     return found
+
+
+def lets_emptied(body: Mapping[str, Any], command: Mapping[str, Any]) -> bool:
+    """Return whether the event with this ``body`` let mechanisms under zero_out, which ``command``
+    names, charge a part of a population in which people move: fewer fired than all that are not
+    under add-or-remove.
+    """
+    mechanisms = command.get("mechanisms") or [command.get("mechanism", {})]
+    stated: list[str | None] = [one.get("neighbouring") for one in mechanisms]
+    if Relation.ZERO_OUT not in stated:
+        return False
+    fired = [rule for rule, _ in body.get("fired", ())].count(_UNPLACED)
+    return fired < len(stated) - stated.count(Relation.ADD_OR_REMOVE_ONE)
 
 
 def final_of(body: Mapping[str, Any], reserved: Charge) -> Charge:

@@ -46,6 +46,8 @@ Judged = AskGrant | OpenSparseVector | RecordInvocations
 _ASKING: Final = (AskGrant, OpenSparseVector)
 _LISTING: Final = (AskGrant, RecordInvocations)
 _KEEPING: Final = (Term, Listed)
+_MOVED: Final = frozenset({Relation.ADD_OR_REMOVE_ONE})
+_EMPTIED: Final = _MOVED | {Relation.ZERO_OUT}
 
 
 class Terms(NamedTuple):
@@ -178,19 +180,34 @@ def places_in(mechanism: BaseMechanism) -> Iterator[tuple[str, ...]]:
             yield (*place, mechanism.kind)
 
 
-def prepare(state: State, by: str, command: Judged, now: int, *, everyone: bool = False) -> Request:
+def prepare(
+    state: State,
+    by: str,
+    command: Judged,
+    now: int,
+    *,
+    everyone: bool = False,
+    emptied: bool = False,
+) -> Request:
     """Price and compile ``command`` at stamp ``now``; one that is charged to ``everyone``, whatever
-    its group is.
+    its group is; one whose group may be ``emptied`` (``unplaced``).
 
     Raises Invalid for an unknown dataset, group or allotment.
     """
     if command.allotment is not None:
         state.known_allotment(command.allotment)
     people, on = state.people(), state.reach(command.dataset)
-    found = request_on(people, terms_of(state), by, command, now, on)
+    found = request_on(people, terms_of(state), by, command, now, on, emptied=emptied)
     if everyone:
         found.selection = EVERYONE
     return found
+
+
+def waited(state: State, by: str, command: AskGrant, now: int) -> Request:
+    """Return a request that has waited: what it unlocks is unlocked already. One that a version
+    before 0.3 let wait may be ``emptied``; no other waits that would not be let in without.
+    """
+    return prepare(state, by, command, now, emptied=True).among(0)
 
 
 def check_classes(state: State, request: Request) -> None:
@@ -210,7 +227,14 @@ def check_classes(state: State, request: Request) -> None:
 
 
 def request_on(
-    people: Population, terms: Terms, by: str, command: Judged, now: int, on: Reach
+    people: Population,
+    terms: Terms,
+    by: str,
+    command: Judged,
+    now: int,
+    on: Reach,
+    *,
+    emptied: bool = False,
 ) -> Request:
     """Price and compile ``command`` on stated terms. Raises Invalid for an unknown group."""
     selection = selected(people, command.subjects)
@@ -218,7 +242,7 @@ def request_on(
         [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
     )
     costs = costs_on(terms, mechanisms)
-    misplaced = unplaced(people, selection, mechanisms)
+    misplaced = unplaced(people, selection, mechanisms, emptied=emptied)
     if misplaced:  # a person who may have moved in or out has lost without bound
         selection, costs = EVERYONE, costs.unbounded
     return Request(by, command, selection, costs, misplaced, now, on)
@@ -282,15 +306,21 @@ def _costs(mechanisms: Sequence[Mechanism], terms: Terms) -> Costs:
 
 
 def unplaced(
-    people: Population, selection: Selection, mechanisms: Iterable[Mechanism]
+    people: Population,
+    selection: Selection,
+    mechanisms: Iterable[Mechanism],
+    *,
+    emptied: bool = False,
 ) -> tuple[str, ...]:
     """Return the kinds that may not charge ``selection``. Under replace-one with private membership
     a person may move between cells, so only mechanisms proved for a person who is there or not may
     charge a part of the population (population.py: why the largest cell is then still the bound).
+    ``emptied``: those under zero_out may too, as versions before 0.3 let them.
     """
     if not people.exchanges or selection.everyone:
         return ()
-    return tuple(m.kind for m in mechanisms if not (m.neighbouring and m.neighbouring.present))
+    may = _EMPTIED if emptied else _MOVED
+    return tuple(m.kind for m in mechanisms if m.neighbouring not in may)
 
 
 def price_all(

@@ -31,6 +31,7 @@ from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.commands.plain import read_plain
 from accountant.budget.custody.custody import Custody
 from accountant.budget.errors import Invalid, NotFound
+from accountant.budget.facts import lets_emptied
 from accountant.budget.grants import AccountKey, Grant, Grants, Settled
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.outcome import CHARGING
@@ -512,11 +513,32 @@ def envelope_of(event: Event) -> Envelope:
             body.get("key"),
             again=True,
             everyone=everyone,
+            emptied=lets_emptied(body, document),
             shown=document,
             spelled=to_keep(written(document)),
         )
-    items = map(command_from_json, body["items"] if listed else ())
     everyone, command = body.get("charged_to") == "everyone", command_from_json(document)
-    about = event.by, command, body.get("key"), tuple(items)
+    about = event.by, command, body.get("key")
+    if listed:
+        parts = tuple(_items_of(event))
+        items = tuple(part.command for part in parts)
+        return Envelope(*about, items, again=True, listed=parts)
     charges, forgets = event.type == CHARGING, "unnamed" in body.get("effect", ())
-    return Envelope(*about, again=True, everyone=everyone, charges=charges, forgets=forgets)
+    return Envelope(
+        *about,
+        again=True,
+        everyone=everyone,
+        charges=charges,
+        forgets=forgets,
+        emptied=lets_emptied(body, document),
+    )
+
+
+def _items_of(event: Event) -> Iterator[Envelope]:
+    """Yield the items that a refusal of a batch, or a part, holds. All but the one that was refused
+    were let in, or not judged at all.
+    """
+    body = event.body
+    for place, item in enumerate(body["items"]):
+        emptied = place != body.get("item") or lets_emptied(body, item)
+        yield Envelope(event.by, command_from_json(item), again=True, emptied=emptied)

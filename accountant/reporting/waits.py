@@ -9,7 +9,7 @@ from typing import Final
 from accountant.budget.errors import Problem
 from accountant.budget.evaluate import evaluate
 from accountant.budget.explain import in_words
-from accountant.budget.request import prepare
+from accountant.budget.request import waited
 from accountant.budget.rules.relaxed import RELAXED
 from accountant.budget.state import State
 from accountant.budget.waiting.asked import Waiting
@@ -58,7 +58,7 @@ def _held_up(state: State, one: Waiting) -> tuple[str, tuple[str, ...], str]:
     """
     asks = one.asks()
     try:
-        request = prepare(state, one.by, asks, state.time).among(0)
+        request = waited(state, one.by, asks, state.time)
     except Problem as problem:  # as its dataset or group is now, it cannot be judged
         return INFINITE, (), problem.detail
     epsilon = request.total.amount(Currency.EPSILON)

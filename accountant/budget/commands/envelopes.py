@@ -167,6 +167,9 @@ class Envelope(Struct, frozen=True, eq=False, gc=False):
     forgets: bool = True
     """To leave out a parent that is not registered takes a second person. No event of a version
     before 0.3 asked for one: it is told by a proposal's effect."""
+    emptied: bool = False
+    """Mechanisms under zero_out may charge a part of a population in which people move, as an event
+    of a version before 0.3 let them (budget/request.py)."""
     shown: dict[str, Any] | None = None
     """Its ``document``, as soon as it is known."""
     spelled: bytes | None = None

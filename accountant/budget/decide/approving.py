@@ -23,7 +23,7 @@ from accountant.budget.evaluate import Judgement, evaluate
 from accountant.budget.explain import in_words
 from accountant.budget.grants import Settled
 from accountant.budget.outcome import ADMITTED, NOT_APPROVED, Outcome, Repeated, outcome
-from accountant.budget.request import Request, prepare
+from accountant.budget.request import Request, waited
 from accountant.budget.state import State
 from accountant.budget.waiting.asked import Waiting
 from accountant.ledger.events import rfc3339
@@ -81,7 +81,7 @@ def looked_at(state: State, waiting: Waiting, now: int) -> tuple[Request, Judgem
     """Return a request that waits, and how it is judged at stamp ``now``. Raises Problem if the
     terms have changed so that it cannot be priced.
     """
-    request = prepare(state, waiting.by, waiting.asks(), now).among(0)
+    request = waited(state, waiting.by, waiting.asks(), now)
     return request, evaluate(state, request)
 
 

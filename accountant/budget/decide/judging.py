@@ -22,12 +22,21 @@ _LAST: Final = 253_402_300_799_999_999
 
 
 def judged(
-    state: State, by: str, command: Judged, now: int, *, arrives: int = 1, everyone: bool = False
+    state: State,
+    by: str,
+    command: Judged,
+    now: int,
+    *,
+    arrives: int = 1,
+    everyone: bool = False,
+    emptied: bool = False,
 ) -> tuple[Request, Judgement, Body]:
     """Evaluate a command. Its event holds costs and compared integers; ``explain`` renders text.
-    One that has waited ``arrives`` no more; one may be charged to ``everyone``.
+    One that has waited ``arrives`` no more; one may be charged to ``everyone``, or its group be
+    ``emptied``.
     """
-    request = prepare(state, by, command, now, everyone=everyone).among(arrives)
+    placed = prepare(state, by, command, now, everyone=everyone, emptied=emptied)
+    request = placed.among(arrives)
     judgement = evaluate(state, request)
     return request, judgement, judgement_body(state, request, judgement)
 

@@ -52,7 +52,9 @@ def ask_grant(
     """Reserve the cost of a request, or refuse it; either is an event."""
     if isinstance(command, ask.OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
-    judged_as = request, judgement, body = judged(state, asked.by, command, now)
+    judged_as = request, judgement, body = judged(
+        state, asked.by, command, now, emptied=asked.emptied
+    )
     if not asked.again:
         check_classes(state, request)
     unlocks = state.adopted is not None and state.adopted.policy.unlocking
@@ -81,7 +83,8 @@ def record(
     if state.classes is not None:
         cells = selected(state.people(), command.subjects)
         everyone = asked.everyone if asked.again else state.beyond(cells) is not None
-    request, judgement, body = judged(state, asked.by, command, now, everyone=everyone)
+    placed = {"everyone": everyone, "emptied": asked.emptied}
+    request, judgement, body = judged(state, asked.by, command, now, **placed)
     if any(one.code == LimitRule.code and one.action == "block" for one in judgement.fired):
         body["overrun"] = True
     if request.unplaced or everyone:

@@ -65,7 +65,8 @@ def wait_or_refuse(
     )
     least = request
     if command.at_least is not None:
-        least = prepare(state, asked.by, waiting.asks(command.at_least), now)
+        asks = waiting.asks(command.at_least)
+        least = prepare(state, asked.by, asks, now, emptied=asked.emptied)
     if never := never_fits(state, least):
         body["never"] = [one.rule for one in never]
         body |= listed(state, request, judgement, body, asked)
@@ -104,7 +105,8 @@ def time_out(state: State, asked: Envelope, command: TimeOutGrant, now: int) -> 
     waiting = state.waiting.requests.get(command.grant)
     if waiting is None or not waiting.due(now):
         raise Conflict("not-due", f"request {command.grant} does not wait past its time")
-    request, judgement, body = judged(state, waiting.by, waiting.asks(), now, arrives=0)
+    asks = waiting.asks()
+    request, judgement, body = judged(state, waiting.by, asks, now, arrives=0, emptied=True)
     asked = Envelope(asked.by, waiting.timing_out())
     body |= listed(state, request, judgement, body, asked)
     return [outcome(state, asked, TIMED_OUT, now, body, Leave(waiting.sequence, "timed out"))]

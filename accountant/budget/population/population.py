@@ -47,7 +47,9 @@ class Population:
 
     Under replace-one with private membership a person may move between cells. Only mechanisms
     proved under add-or-remove may then charge a part of the population, and they are booked
-    doubled (leave one cell, enter another). A mover between cells A and B pays each narrow charge
+    doubled (leave one cell, enter another). Those under zero-out may not: they take the number of
+    units in the part, and the place of each, as public, and a mover changes both. To give out the
+    exact number costs nothing there. A mover between cells A and B pays each narrow charge
     once, which is at most half of its booking: in every currency a pair costs at least twice as
     much as one (tests/privacy/test_laws.py). common + (a + b)/2 <= common + max(a, b): the largest
     cell bounds the loss of such a person too.

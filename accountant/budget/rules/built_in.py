@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 BUILT_IN: Final = "built-in:"
 _MEMBERSHIP: Final = (
-    "membership in groups is private here, so {} stated under replace_one can only charge "
-    "everyone; state it under add_or_remove_one, or ask for everyone"
+    "membership in groups is private here, so {} can charge a group only if it is stated under "
+    "add_or_remove_one; state it so, or ask for everyone"
 )
 _NO_POLICY: Final = (
     "no policy is adopted, so nothing says how much may be spent; "

@@ -11,7 +11,7 @@ from accountant.budget.advice import most_that_fits
 from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Problem
 from accountant.budget.evaluate import Judgement, evaluate
-from accountant.budget.request import Request, prepare
+from accountant.budget.request import Request, waited
 from accountant.budget.rules.allotment import AllotmentRule
 from accountant.budget.rules.base import View
 from accountant.budget.rules.limit import LimitRule
@@ -54,14 +54,14 @@ def look_at(state: State, waiting: Waiting, stamp: int) -> tuple[Admitted | None
     few, most = waiting.counts
     try:
         whole = waiting.asks()
-        request = prepare(state, waiting.by, whole, stamp).among(0)  # it came before
+        request = waited(state, waiting.by, whole, stamp)
         judgement = evaluate(state, request)
         if judgement.granted:
             return Admitted(waiting, whole, request, judgement), Witness(None)
         if few < most:
-            count = max(most_that_fits(state, waiting.by, whole, stamp), few)
+            count = max(most_that_fits(state, whole, request.among(1)), few)
             part = waiting.asks(count)
-            request = prepare(state, waiting.by, part, stamp).among(0)
+            request = waited(state, waiting.by, part, stamp)
             judgement = evaluate(state, request)
             if judgement.granted:
                 return Admitted(waiting, part, request, judgement), Witness(None)

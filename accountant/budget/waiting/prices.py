@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from accountant.budget.commands.plain import read_mechanisms
-from accountant.budget.request import costs_on, prepare, terms_of
+from accountant.budget.request import costs_on, terms_of, waited
 from accountant.privacy.units import orders_in
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Prices:
         population in which it depends on the cells (``unplaced``).
         """
         if state.people().exchanges:
-            return prepare(state, waiting.by, waiting.asks(), state.time).costs.bill
+            return waited(state, waiting.by, waiting.asks(), state.time).costs.bill
         asked = orjson.loads(waiting.command)["mechanisms"]
         spelled = orjson.dumps(asked)
         if (found := self._lists.get(spelled)) is None:
