@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -271,6 +272,7 @@ def test_what_clients_wrote_is_text(clinic: Desk) -> None:
     officer = _officer(clinic, period)
     text = _text_of(written(officer, "pdf"))
     assert "#set page(fill: red)" in " ".join(text.split())
+    assert "\ufffdgnp.exe" in text
     for facts in (statement, officer):
         for row in csv.reader(io.StringIO(written(facts, "csv").decode())):
             assert not any(cell.startswith(("=", "@")) for cell in row)
@@ -292,6 +294,27 @@ def test_a_pdf_can_be_searched_and_read_aloud(clinic: Desk) -> None:
     assert root["/Lang"] == "en"
     assert root["/MarkInfo"]["/Marked"]
     assert "d is over its limit" in pdf.pages[0].extract_text()
+
+
+def test_a_pdf_has_no_code_points_for_marks_of_our_own(clinic: Desk) -> None:
+    """What no font has is drawn as what looks like it, in the cells of a table too."""
+    text = _text_of(written(_officer(clinic, _days(2, 2)), "pdf"))
+    assert "✗ over the limit" in text
+    assert "U+" not in text
+
+
+def test_there_is_room_to_sign(clinic: Desk) -> None:
+    """Each column that is left empty for people is at least 35 mm wide."""
+    pdf = pypdf.PdfReader(io.BytesIO(written(_officer(clinic, _days(2, 2)), "pdf")))
+    found: dict[str, float] = {}
+
+    def note(text: str, place: list[float], *_: Any) -> None:
+        found[text.strip()] = place[4]
+
+    pdf.pages[-1].extract_text(visitor_text=note)
+    left = [found[name] for name in ("Name", "Date", "Signature")]
+    points = [right - left for left, right in itertools.pairwise([*left, 595 - 45])]
+    assert min(points) > 35 / 25.4 * 72, found
 
 
 def test_writing_that_no_font_of_the_pdf_has_is_told_by_code_points(desk: Desk) -> None:

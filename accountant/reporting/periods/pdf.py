@@ -73,6 +73,6 @@ def _shown(value: Any) -> Any:
         for one, other in _ALIKE.items():
             text = text.replace(one, other)
         return text
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_shown(one) for one in value]
     return {name: _shown(one) for name, one in value.items()} if isinstance(value, dict) else value

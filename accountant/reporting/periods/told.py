@@ -241,7 +241,7 @@ def _policy(facts: OfficerFacts) -> Section:
         )
         for one in facts.changes
     )
-    columns = texts("Event", "Time", "Policy", "By", "Loosened", "Counts anew")
+    columns = texts("Event", "Time", "Policy", "By", "Loosened", "New epoch")
     return Section("Policy", (said,), tables=(*table("Adopted", columns, rows), *rules))
 
 
