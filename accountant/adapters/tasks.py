@@ -82,13 +82,20 @@ def ask(
             return grant
         if (state := ledger.grant_state(grant.id).state) != "released":
             error = MayHaveRun(grant.id)
-            error.add_note(
-                f"{work}: the grant is {state}. If the earlier answer was kept, use it. If no "
-                "noise was drawn, release the grant and try again. Else again=1 pays for another "
-                "draw"
-            )
+            error.add_note(f"{work}: {_what_to_do(state, work.again + 1)}")
             raise error
     raise AssertionError  # count never ends
+
+
+def _what_to_do(state: str, again: int) -> str:
+    """Return what a person can do about a grant that an earlier try may have used."""
+    anew = f"Else again={again} pays for another draw"
+    if state != "reserved":
+        return f"the grant is {state}, and paid for. If the earlier answer was kept, use it. {anew}"
+    return (
+        "the grant is open. If the earlier answer was kept, use it and commit the grant. If no "
+        f"noise was drawn, release the grant and try again. {anew}"
+    )
 
 
 @contextmanager

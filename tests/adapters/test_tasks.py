@@ -49,16 +49,18 @@ def work(ledger: Client, drawn: list[int], *, fail: bool = False, **more: object
 def test_a_second_try_after_noise_is_stopped(
     served: Running, population: str, ledger: Client
 ) -> None:
-    """Where the first try drew its noise, the second raises MayHaveRun, says what to do, and is
-    charged nothing.
+    """Where the first try drew its noise, the second raises MayHaveRun, is charged nothing, and
+    says what can be done: what is committed cannot be released.
     """
     drawn: list[int] = []
     work(ledger, drawn)
     with pytest.raises(MayHaveRun) as raised:
         work(ledger, drawn)
     assert drawn == [1]
-    assert "test / dag / run-1 / weekly: the grant is committed" in raised.value.__notes__[0]
-    assert "again=1" in raised.value.__notes__[0]
+    [note] = raised.value.__notes__
+    assert "test / dag / run-1 / weekly: the grant is committed" in note
+    assert "again=1" in note
+    assert "release" not in note
     assert committed(served, population) == [COUNT]
 
 
@@ -80,12 +82,16 @@ def test_a_second_try_before_noise_asks_anew(
 def test_a_try_that_was_killed_is_stopped_until_somebody_looks(
     served: Running, population: str, ledger: Client
 ) -> None:
-    """An open grant of an earlier try stops the next; released by hand, it lets it draw."""
+    """An open grant of an earlier try stops the next, which says so; released by hand, it lets it
+    draw.
+    """
     drawn: list[int] = []
     killed = paid(ledger, "test", NAMES, "visits", [COUNT], purpose="test", tracked=True)
     grant = killed.__enter__()
-    with pytest.raises(MayHaveRun, match=grant.id):
+    with pytest.raises(MayHaveRun, match=grant.id) as raised:
         work(ledger, drawn)
+    assert "the grant is open" in raised.value.__notes__[0]
+    assert "release the grant and try again" in raised.value.__notes__[0]
     ledger.release(grant.id, "the machine stopped before the query was sent")
     work(ledger, drawn)
     assert committed(served, population) == [COUNT]
@@ -100,8 +106,9 @@ def test_a_person_may_decide_to_draw_again(
     drawn: list[int] = []
     work(ledger, drawn)
     work(ledger, drawn, again=1)
-    with pytest.raises(MayHaveRun):
+    with pytest.raises(MayHaveRun) as raised:
         work(ledger, drawn, again=1)
+    assert "again=2" in raised.value.__notes__[0]
     assert committed(served, population) == [COUNT, COUNT]
 
 
