@@ -36,8 +36,8 @@ from accountant.client.amounts import Amount, exact
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 
 __all__ = ["async_ledger", "ledger"]
@@ -100,7 +100,7 @@ class _Inside:
         url = f"sqlite:///{home}/accountant.db"
         migrate(url)
         vault = Vault(home)
-        service = Service(Ledgers(url), vault=vault)
+        service = Service(open_ledgers(url), vault=vault)
         settings = Settings(home=home)
         self.app = create_app(service, settings, Publisher(service, vault, settings.origin))
         create = service.credentials.create

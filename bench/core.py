@@ -34,8 +34,8 @@ from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import leaf_hash
 from accountant.runtime import memory
-from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from accountant.workers.helpers import cores
 from accountant.workers.replaying import replay_on
 from bench.mixed import LEDGER, begun, mixed
@@ -197,7 +197,7 @@ def _taking(url: str, bodies: list[bytes]) -> tuple[float, float]:
     their bodies on, and to store the answers, in units of work as the service makes them.
     """
     migrate(url)
-    state, ledgers, answered, stored = State(LEDGER), Ledgers(url), 0.0, 0.0
+    state, ledgers, answered, stored = State(LEDGER), open_ledgers(url), 0.0, 0.0
     for first in range(0, len(bodies), UNIT):
         unit = [_sent(Event.from_bytes(body)) for body in bodies[first : first + UNIT]]
         started = time.process_time()

@@ -27,6 +27,7 @@ from accountant.reporting.progress import silent
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 from bench.asking import HOT, open_ledger, register
 from bench.core import POLICY
@@ -72,7 +73,7 @@ def _every(
     place.mkdir()
     url = f"sqlite:///{place}/accountant.db"
     secret, _ = made_keys(place, url)
-    with closing(Service(Ledgers(url), vault=Vault(Settings(home=place).home))) as service:
+    with closing(Service(open_ledgers(url), vault=Vault(Settings(home=place).home))) as service:
         asked = fill(service)
         last = service.head(LEDGER).size - 1
     code = _link(place, url)
@@ -202,7 +203,7 @@ def _measured(folder: Path, events: int) -> list[Row]:
     place.mkdir()
     url = f"sqlite:///{place}/accountant.db"
     migrate(url)
-    with closing(Service(Ledgers(url), vault=Vault(Settings(home=place).home))) as service:
+    with closing(Service(open_ledgers(url), vault=Vault(Settings(home=place).home))) as service:
         open_ledger(service, LEDGER, [f"d{i}" for i in range(ACCOUNTS)])
         asked = _requests()
         while (left := events - service.head(LEDGER).size) > 0:

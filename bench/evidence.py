@@ -25,6 +25,7 @@ from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 from bench.mixed import LEDGER, mixed
 
@@ -90,7 +91,7 @@ def checking(folder: Path) -> list[dict[str, Any]]:
 def fill(url: str, events: int) -> Ledgers:
     """A database with a ledger of so many events."""
     migrate(url)
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     stream = mixed(events)
     while page := list(islice(stream, PAGE)):
         with ledgers.writing(LEDGER) as writing:

@@ -26,8 +26,8 @@ import psycopg
 
 from accountant.runtime import memory
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from bench.asking import endless_grants, endless_unseen, open_ledger
 from bench.rowlock import DURABLE
 
@@ -145,7 +145,7 @@ def _by_table(grants: list[Rows]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]
 def _compared(engine: str, url: str, inserts: Mapping[str, Insert]) -> list[Row]:
     rows: list[Row] = []
     migrate(url)
-    with closing(Service(Ledgers(url))) as service:
+    with closing(Service(open_ledgers(url))) as service:
         open_ledger(service, LEDGER)
         asks, unseen = endless_grants("k"), endless_unseen("u")
         for _ in range(4):

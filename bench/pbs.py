@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from accountant.budget.state import AccountKey
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from bench.asking import HOT, register
 from bench.core import POLICY
 from bench.load import drive, request
@@ -101,6 +101,6 @@ def _with_retries(wire: list[bytes], share: float) -> list[bytes]:
 
 def _balances(url: str) -> dict[AccountKey, bytes]:
     """What every cell of every account has used, read back from the database."""
-    with closing(Service(Ledgers(url))) as service:
+    with closing(Service(open_ledgers(url))) as service:
         state = service.state(POPULATION)
         return {key: account.used.cells().tobytes() for key, account in state.accounts.items()}

@@ -22,8 +22,8 @@ from typing import Any, Final
 from accountant.budget.commands import CommitGrant, Envelope
 from accountant.config.settings import Settings
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 from bench.asking import HOT, bodies, endless_grants, open_ledger
@@ -60,7 +60,7 @@ def _measured(folder: Path, events: int) -> list[Row]:
     chosen, url = Settings(home=home), f"sqlite:///{home}/accountant.db"
     home.mkdir()
     migrate(url)
-    made = Service(Ledgers(url), vault=Vault(chosen.home), snapshots=Snapshots(chosen.home))
+    made = Service(open_ledgers(url), vault=Vault(chosen.home), snapshots=Snapshots(chosen.home))
     with closing(made) as service:
         secret = service.credentials.create("bench", "admin", "bench")
         _fill(service, "short", SHORT)
@@ -131,7 +131,7 @@ def _fill(service: Service, ledger: str, events: int) -> None:
 
 
 def _measure(url: str) -> dict[str, Any]:
-    with closing(Service(Ledgers(url))) as service:
+    with closing(Service(open_ledgers(url))) as service:
         service.known("short")
         before = _resident()
         started = time.perf_counter()

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, Final
 
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from bench.asking import HOT, open_ledger, unseen
 from bench.running import made_keys, processor_seconds, serving
 
@@ -32,7 +32,7 @@ def commands(folder: Path) -> list[dict[str, Any]]:
     home.mkdir()
     url = f"sqlite:///{home}/bench.db"
     secret, _ = made_keys(home, url)
-    service = Service(Ledgers(url))
+    service = Service(open_ledgers(url))
     open_ledger(service, LEDGER)
     service.close()
     (home / "request.json").write_text(json.dumps(unseen(1, 0)[0]))

@@ -13,7 +13,8 @@ from accountant.reporting import desk as answering
 from accountant.reporting.files import report_of
 from accountant.reporting.schema import DatasetFacts, Report, Standing
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers, Stored, Text
+from accountant.store.ledgers import Stored, Text
+from accountant.store.opening import open_ledgers
 
 DAY = 86_400
 
@@ -23,7 +24,7 @@ class Desk:
 
     def __init__(self, url: str, name: str = "clinic") -> None:
         self.name, self.clock = name, Clock()
-        self.ledgers = Ledgers(url)
+        self.ledgers = open_ledgers(url)
         self.service = Service(self.ledgers, self.clock, ticks=self.clock.ticks)
         self.answers = answering.Desk(self.ledgers)
         self.keys = 0

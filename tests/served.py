@@ -18,8 +18,8 @@ from accountant.client import Client, Registrar
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 
 POLICY = """
@@ -97,7 +97,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder: Path = tmp_path_factory.mktemp("service")
     url = f"sqlite:///{folder}/accountant.db"
     migrate(url)
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     settings = Settings(home=folder)
     service = Service(ledgers, vault=Vault(settings.home))
     publisher = Publisher(service, Vault(settings.home), settings.origin)

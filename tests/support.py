@@ -62,7 +62,8 @@ from accountant.privacy.units import Currency
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers, sqlite_path
+from accountant.store.ledgers import sqlite_path
+from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 from accountant.store.sqlite import writer
 from accountant.store.vault import Vault
@@ -601,7 +602,7 @@ class World:
             **({} if "home" in more else {"home": sqlite_path(url).parent}), **more
         )
         self.service = Service(
-            Ledgers(url),
+            open_ledgers(url),
             clock or wall_clock,
             Vault(self.settings.home),
             Snapshots(self.settings.home),

@@ -97,7 +97,8 @@ def settings(**options: Any) -> Settings:
 def local_service() -> Iterator[Service]:
     """Open the service on the local database, which a running service may be using too."""
     from accountant.runtime.service import Service  # noqa: PLC0415 (half of a second)
-    from accountant.store.ledgers import Ledgers, parsed, sqlite_path  # noqa: PLC0415
+    from accountant.store.ledgers import parsed, sqlite_path  # noqa: PLC0415
+    from accountant.store.opening import open_ledgers  # noqa: PLC0415
     from accountant.store.snapshots import Snapshots  # noqa: PLC0415
     from accountant.store.vault import Vault  # noqa: PLC0415
 
@@ -106,7 +107,7 @@ def local_service() -> Iterator[Service]:
     if parsed(url).get_backend_name() == "sqlite" and not sqlite_path(url).exists():
         raise ValueError(f"there is no database at {url}; create it with `accountant migrate`")
     service = Service(
-        Ledgers(url),
+        open_ledgers(url),
         vault=Vault(chosen.home),
         snapshots=Snapshots(chosen.home),
         most_waiting=chosen.most_waiting,

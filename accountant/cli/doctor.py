@@ -15,7 +15,8 @@ from accountant.cli.checkups.finding import Finding, wrong
 from accountant.config.settings import Settings
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.reader import Reader
-from accountant.store.ledgers import Ledgers, StoreError
+from accountant.store.ledgers import StoreError
+from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 
@@ -65,7 +66,7 @@ def _contents(
     chosen: Settings, clock: Callable[[], int], passing: Callable[[], int]
 ) -> Iterator[Finding]:
     """Yield what is found in a database of the right schema."""
-    opened = Ledgers(chosen.database_url)
+    opened = open_ledgers(chosen.database_url)
     reader = Reader(opened, clock, Vault(chosen.home), Snapshots(chosen.home), passing)
     try:
         yield from ledgers.rights(opened)

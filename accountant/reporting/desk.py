@@ -35,6 +35,7 @@ from accountant.runtime import cores
 from accountant.runtime.memory import collect_rarely
 from accountant.store import Damaged, StoreError
 from accountant.store.ledgers import Ledgers, Signed
+from accountant.store.opening import open_ledgers
 from accountant.workers.helpers import HelperError, Helpers, Parent
 
 __all__ = ["Behind", "Desk", "Page", "Question", "Seen", "Work"]
@@ -268,7 +269,7 @@ def help_service() -> None:
     place: _Place = next(messages)
     _be_modest(place.cores)
     collect_rarely()  # what was followed stays: to look through it again and again takes long
-    ledgers = Ledgers(place.url)
+    ledgers = open_ledgers(place.url)
     follower = Follower(ledgers, None if place.home is None else kept_in(place.home))
 
     def told(events: int) -> None:

@@ -32,6 +32,7 @@ from accountant.budget.trials.backtest import Backtest, Compared
 from accountant.ledger.events import Event, rfc3339
 from accountant.runtime import cores
 from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.workers.helpers import HelperError, Helpers, Parent
 
 WORTH: Final = 500
@@ -337,7 +338,7 @@ def help_service() -> None:
     os.nice(_LOWER)
     with suppress(OSError, AttributeError):
         os.sched_setaffinity(0, usable)
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     trier = Trier(ledgers)
     try:
         for asked in messages:

@@ -1,6 +1,7 @@
 """Storage of ledgers: a database, and files beside it.
 
-* ``ledgers``: ``Ledgers``, all ledgers of a database; ``sqlite`` and ``postgres`` are its engines;
+* ``ledgers``: ``Ledgers``, all ledgers of a database; ``sqlite`` and ``postgres`` are its engines,
+  of which ``opening`` chooses;
 * ``queries``: the reads of ``Ledgers`` (outside of a transaction) and ``Writing`` (inside);
 * ``writing``: ``Writing``, a transaction that appends to one ledger;
 * ``projection``: the fold of one ledger in memory, compared with the database at every step;

@@ -17,6 +17,7 @@ from accountant.ledger.events import check_canonical
 from accountant.ledger.merkle import leaf_hash
 from accountant.store import StoreError
 from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.workers.helpers import HelperError, Helpers, Parent, cores
 
 WORTH: Final = 40_000
@@ -116,7 +117,7 @@ def _post_pages(parent: Parent, asked: _Asked) -> None:
     """Post the pages that are asked for, and None. What is wrong with the rest the parent will find
     out. It may hold the database's lock, for which closing waits: so it is told the end before.
     """
-    with closing(Ledgers(asked.url)) as ledgers:
+    with closing(open_ledgers(asked.url)) as ledgers:
         with suppress(StoreError, TypeError, ValueError):
             for page in _checked(ledgers, asked):
                 parent.post(page)

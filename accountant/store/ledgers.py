@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager as Context
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.exc import ArgumentError
@@ -91,7 +91,7 @@ def _closed(_: Any, entry: ConnectionPoolEntry) -> None:
 
 
 class Ledgers(Queries):
-    """All ledgers of the database at a URL. ``Ledgers(url)`` makes a ``Sqlite`` or a ``Postgres``.
+    """All ledgers of the database at a URL: a ``Sqlite`` or a ``Postgres`` (``opening.py``).
 
     Methods raise StoreError; those that only ``Writing`` calls (``lock`` to ``commit``) raise the
     errors of the driver.
@@ -102,19 +102,6 @@ class Ledgers(Queries):
     _writer: Engine
     erased = False  # Erased texts may still be in the database's own files
     closed = False
-
-    def __new__(cls, url: str) -> Self:  # noqa: D102 chooses a subclass, as pathlib.Path does
-        kind: type[Any] = cls
-        if cls is Ledgers and parsed(url).get_backend_name() == "sqlite":
-            from accountant.store.sqlite import Sqlite  # noqa: PLC0415 it imports this module
-
-            kind = Sqlite
-        elif cls is Ledgers:
-            from accountant.store.postgres import Postgres  # noqa: PLC0415 its driver loads long
-
-            kind = Postgres
-        made: Self = super().__new__(kind)
-        return made
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -118,14 +118,14 @@ def serve(folder: Path) -> None:
 
     from accountant.config.settings import Settings  # noqa: PLC0415
     from accountant.runtime.service import Service  # noqa: PLC0415
-    from accountant.store.ledgers import Ledgers  # noqa: PLC0415
     from accountant.store.migrate import migrate  # noqa: PLC0415
+    from accountant.store.opening import open_ledgers  # noqa: PLC0415
     from accountant.store.vault import Vault  # noqa: PLC0415
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     url = f"sqlite:///{folder}/accountant.db"
     migrate(url)
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     settings = Settings(home=folder)
     service = Service(ledgers, vault=Vault(settings.home))
     keys = {

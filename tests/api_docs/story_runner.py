@@ -14,7 +14,8 @@ from accountant.api.description.texts import STORY, Example
 from accountant.budget.commands import Role
 from accountant.config.settings import Settings
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers, sqlite_path
+from accountant.store.ledgers import sqlite_path
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -34,7 +35,7 @@ class Told:
 
     def __init__(self, url: str) -> None:
         settings = Settings(home=sqlite_path(url).parent)
-        self.service = Service(Ledgers(url), vault=Vault(settings.home))
+        self.service = Service(open_ledgers(url), vault=Vault(settings.home))
         keys = self.service.credentials
         self.secrets = {role: keys.create(name, role, "test") for role, name in CLIENTS.items()}
         for name in ("third", "deputy"):

@@ -91,9 +91,9 @@ def test_the_first_two_who_confirm_are_let_in_at_once(world: Callable[..., World
 def test_alone_one_person_needs_nobody(tmp_path: Path, database: str) -> None:
     """A single user comes in by links as often as they like."""
     from accountant.auth.keys import Credentials  # noqa: PLC0415
-    from accountant.store.ledgers import Ledgers  # noqa: PLC0415
+    from accountant.store.opening import open_ledgers  # noqa: PLC0415
 
-    ledgers = Ledgers(database)
+    ledgers = open_ledgers(database)
     kept = Credentials(ledgers, Clock())
     for _ in range(3):
         _, event = Links(kept).create("me", "admin", "operator:me")

@@ -34,7 +34,8 @@ from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers, StoreError
+from accountant.store.ledgers import StoreError
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 
 LOSSES = effort(8, 160)
@@ -164,7 +165,7 @@ def survived(recording: Recording, after: Deployment, told: Told) -> None:
 
 def signed_on(after: Deployment, bodies: list[bytes], told: Told) -> None:
     """Every head that is kept is one of this history, and another one can be signed."""
-    ledgers, vault = Ledgers(after.database_url), Vault(after.home)
+    ledgers, vault = open_ledgers(after.database_url), Vault(after.home)
     try:
         heads = [Checkpoint.from_text(notes.parse(s.note).text) for s in ledgers.signed(POPULATION)]
         assert max((head.size for head in heads), default=0) >= told.published, "lost: a head"

@@ -18,7 +18,7 @@ from harness.deployment import POPULATION, Deployment
 from harness.effort import SEED, effort
 from support import last_replay
 
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 REQUESTS = int(os.environ.get("CRASH_REQUESTS") or effort(1_000, 16_000))
 """Different requests; a fifth as many more are verbatim retries. CRASH_REQUESTS=1000000 takes
@@ -54,7 +54,7 @@ def test_never_one_over_and_never_one_lost(
     granted: Counter[str] = Counter()
 
     def events() -> Iterator[bytes]:
-        ledgers = Ledgers(deployment.database_url)
+        ledgers = open_ledgers(deployment.database_url)
         for stored in ledgers.stream(POPULATION):
             event = json.loads(stored.body)
             if "key" in event:

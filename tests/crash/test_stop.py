@@ -15,7 +15,7 @@ from harness.effort import SEED
 from harness.pipelines import DATASETS, POLICY, in_parallel, pipelines
 from support import laplace
 
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 GRANT = {"dataset": "wide", "mechanisms": [laplace("0.001", 2)]}
 
@@ -33,7 +33,7 @@ def test_stopped_while_requests_wait(deployment: Deployment) -> None:
             client.connect(service.port)
             wishes.append(client.new("/grants", GRANT))
             client.ask(client.new("/invocations", GRANT))
-        with closing(Ledgers(deployment.database_url)) as ledgers, ledgers.writing(POPULATION):
+        with closing(open_ledgers(deployment.database_url)) as ledgers, ledgers.writing(POPULATION):
             threads = in_parallel(
                 [
                     lambda c=client, w=wish: told.append(c.send(w))

@@ -13,8 +13,8 @@ import yaml
 from containerfile import ROOT, stages
 
 from accountant.config.settings import Settings
-from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from bench.postgres import binaries, server
 
 FOLDER = ROOT / "deploy" / "compose"
@@ -124,7 +124,7 @@ def test_the_scripts_make_a_database_that_the_service_takes(
             monkeypatch.setenv(f"ACCOUNTANT_{name.upper()}_FILE", str(secrets / name))
         chosen = Settings.from_environment()
         assert migrate(chosen.database_url, chosen.owner_url)
-        ledgers = Ledgers(chosen.database_url)
+        ledgers = open_ledgers(chosen.database_url)
         ledgers.check()
         assert ledgers.excess() == []
         ledgers.close()

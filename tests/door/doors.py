@@ -21,7 +21,7 @@ from accountant.door.access_log import AccessLog
 from accountant.door.asgi import Requests
 from accountant.door.messages import Taking
 from accountant.door.server import Door
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 SECONDS = 10.0
 
@@ -119,7 +119,7 @@ def opened(
     take: Taking | None = None,
 ) -> Iterator[Opened]:
     """A door on the keys of a database."""
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     credentials = Credentials(ledgers, lambda: time.time_ns() // 1_000)
     secret = credentials.create(f"client-{time.time_ns()}", "pipeline", "test")
     listening = socket.create_server(("127.0.0.1", 0), backlog=2_048)

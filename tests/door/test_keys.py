@@ -13,7 +13,7 @@ from support import World
 from accountant.auth.keys import new_secret
 from accountant.config.settings import Settings
 from accountant.door.keys import Attempts
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 HEAD = b"POST /v1/populations/fair/grants HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
 
@@ -47,7 +47,7 @@ def test_a_key_that_was_just_made_is_known(door: Opened, database: str) -> None:
     """A key that another process has just made is valid, also while an address guesses keys."""
     for _ in range(12):
         door.say(HEAD + wrong() + b"\r\n", ends=False)
-    ledgers = Ledgers(database)
+    ledgers = open_ledgers(database)
     made = type(door.credentials)(ledgers, lambda: time.time_ns() // 1_000)
     secret = made.create("new", "pipeline", "test")
     ledgers.close()

@@ -36,7 +36,8 @@ from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers, Signed
+from accountant.store.ledgers import Signed
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 
 ORIGIN = "example.org/ledger"
@@ -78,7 +79,7 @@ class House(World):
     def open(self) -> None:
         """A service on the home as it is now."""
         clock, passing = (self.clock, self.clock.ticks) if self.clock else (wall_clock, ticks)
-        self.service = Service(Ledgers(self.url), clock, self.vault, ticks=passing)
+        self.service = Service(open_ledgers(self.url), clock, self.vault, ticks=passing)
         self._publisher = Publisher(self.service, self.vault, ORIGIN)
 
     def auth(self, who: str) -> dict[str, str]:

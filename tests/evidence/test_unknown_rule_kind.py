@@ -25,7 +25,7 @@ from accountant.privacy.units import Currency, show
 from accountant.publishing.publisher import Publisher
 from accountant.runtime import projections
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 
 ASKED, GRANTED = 200, 50
@@ -78,7 +78,7 @@ class Kept(House):
         """A service on the home as it is now."""
         assert self.clock is not None
         self.service = Service(
-            Ledgers(self.url),
+            open_ledgers(self.url),
             self.clock,
             self.vault,
             Snapshots(self.settings.home),

@@ -18,7 +18,7 @@ from accountant.ledger.events import Entry, Event
 from accountant.publishing.fleet.export import Written, write_fleet
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 
 PAGE = 500
@@ -99,7 +99,7 @@ def stored(
     folder: Path, database: str, ledgers: Mapping[str, Iterable[Event]]
 ) -> Iterator[Service]:
     """A service on a database with these events, by ledger."""
-    store = Ledgers(database)
+    store = open_ledgers(database)
     for name, events in ledgers.items():
         every = [Entry.of(event) for event in events]
         for first in range(0, len(every), PAGE):

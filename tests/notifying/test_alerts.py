@@ -521,6 +521,7 @@ from accountant.notifying.alerting import Alert, Alerting, Way
 from accountant.notifying.channels import ways_of
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 url, config = sys.argv[1:]
 settings = AlertSettings.model_validate_json(config)
@@ -530,7 +531,7 @@ def sent_and_killed(told):
     way.send(told)
     os.kill(os.getpid(), signal.SIGKILL)
 
-service = Service(Ledgers(url))
+service = Service(open_ledgers(url))
 look = lambda rest: [("fair", [Alert("threshold", "threshold/d/a/1/50", "half is used")])]
 Alerting(service, look, [Way(way.channel, sent_and_killed)], "", "o").run()
 """

@@ -16,8 +16,8 @@ from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.queries.collusion import collude
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 
 POLICY = """
@@ -35,7 +35,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Client]]:
     folder = tmp_path_factory.mktemp("shares")
     url = f"sqlite:///{folder}/accountant.db"
     migrate(url)
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     settings = Settings(home=folder)
     service = Service(ledgers, vault=Vault(settings.home))
     running = support.Served(service, settings, Publisher(service, Vault(folder), settings.origin))

@@ -215,9 +215,10 @@ from accountant.reporting.periods.making import AskedReport, facts_of
 from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.rendering import written
 from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 url, first, last, now = sys.argv[1:]
 period = Period.of_days(first, last)
-ledgers = Ledgers(url)
+ledgers = open_ledgers(url)
 for kind in ("officer", "statement", "population"):
     asked = AskedReport.of(kind, period, "d" if kind == "statement" else None, int(now))
     facts = facts_of(ledgers, "clinic", asked)

@@ -15,7 +15,7 @@ from accountant.budget.policy_file import parse_policy
 from accountant.budget.sealing import Opened
 from accountant.ledger.events import Event
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 LIMIT = "  - {id: a, limit: {epsilon: 1}}\n"
 NAMED = LIMIT + "  - {id: p, purposes: [survey]}\n"
@@ -26,7 +26,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     """A population with a dataset and a limit."""
     url = f"sqlite:///{tmp_path}/a.db"
     migrate(url)
-    made = Service(Ledgers(url))
+    made = Service(open_ledgers(url))
     stated = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
     made.execute_all(
         "clinic",

@@ -20,6 +20,7 @@ from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store import backfill
 from accountant.store.backfill import Backfill
 from accountant.store.ledgers import Ledgers, sqlite_path
+from accountant.store.opening import open_ledgers
 
 PAGE = 4_096
 HEADER, FRAME = 32, 24 + PAGE
@@ -32,7 +33,7 @@ def ledgers(database: str) -> Iterator[Ledgers]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backfill, "_EVERY", 100 * PAGE)
         patch.setattr(backfill, "_LONG", 300)
-        opened = Ledgers(database)
+        opened = open_ledgers(database)
         yield opened
         opened.close()
 
@@ -146,7 +147,7 @@ def test_what_processes_that_ended_have_left_is_copied(database: str, ledgers: L
     """Many who commit once, beside one who idles, do not leave the log to nobody."""
     write(ledgers, "a", 1)
     for _ in range(80):
-        other = Ledgers(database)
+        other = open_ledgers(database)
         write(other, "a", 1)
         other.close()
     assert log_of(database).stat().st_size < HEADER + 200 * FRAME
@@ -279,9 +280,10 @@ WRITER = """
 import sys, time
 from accountant.store import backfill
 from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from test_backfill import write
 backfill._EVERY, backfill._LONG = 40 * 4096, 120
-ledgers, end, commits = Ledgers(sys.argv[1]), time.monotonic() + 2, 0
+ledgers, end, commits = open_ledgers(sys.argv[1]), time.monotonic() + 2, 0
 while time.monotonic() < end:
     write(ledgers, sys.argv[2], 1)
     commits += 1

@@ -21,8 +21,9 @@ from accountant.store import StoreError, archive
 from accountant.store.archive import BadArchive
 from accountant.store.backup import back_up
 from accountant.store.folding import BadCopy
-from accountant.store.ledgers import Ledgers, sqlite_path
+from accountant.store.ledgers import sqlite_path
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from accountant.store.restore import checked, restore
 from accountant.store.vault import Vault
 from bench.postgres import Server
@@ -330,7 +331,7 @@ def test_whole_or_not_at_all(
     assert not (home / "accountant.db").exists()
     with file.open("rb") as handle:
         restore(url, home, handle)
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     assert [row.body for row in ledgers.stream("fair")] == filled.stored()
     ledgers.close()
     assert not [one for one in home.iterdir() if one.name.endswith(".restoring")]
@@ -349,7 +350,7 @@ def test_a_server_has_all_of_it_or_nothing(filled: World, hosted: Hosted, tmp_pa
     assert place.run(tables) == [(0,)]
     with file.open("rb") as handle:
         restore(place.url, home, handle, owner_url=place.owner_url)
-    ledgers = Ledgers(place.url)
+    ledgers = open_ledgers(place.url)
     assert [row.body for row in ledgers.stream("fair")] == filled.stored()
     ledgers.close()
 

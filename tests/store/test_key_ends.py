@@ -13,7 +13,7 @@ from accountant.auth.keys import Credentials, key_digest
 from accountant.budget.commands import DAY
 from accountant.budget.errors import Conflict, Invalid, Problem
 from accountant.ledger.events import Event
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def made(tmp_path: Path) -> Iterator[tuple[Credentials, Credentials, Clock]]:
     """The keys as two processes see them, which have a clock."""
     url = f"sqlite:///{tmp_path}/a.db"
     migrate(url)
-    one, other, clock = Ledgers(url), Ledgers(url), Clock()
+    one, other, clock = open_ledgers(url), open_ledgers(url), Clock()
     yield Credentials(one, clock), Credentials(other, clock), clock
     one.close(), other.close()
 

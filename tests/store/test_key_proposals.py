@@ -12,7 +12,7 @@ from accountant.auth.keys import Credentials, Key
 from accountant.budget.commands import DAY
 from accountant.budget.errors import Problem
 from accountant.budget.proposals import Proposal
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def made(tmp_path: Path) -> Iterator[tuple[Credentials, Clock]]:
     """Keys of an admin and an officer, made a month ago by an operator."""
     url = f"sqlite:///{tmp_path}/a.db"
     migrate(url)
-    ledgers, clock = Ledgers(url), Clock()
+    ledgers, clock = open_ledgers(url), Clock()
     keys = Credentials(ledgers, clock)
     for name, role in (("alice", "admin"), ("bob", "officer")):
         assert keys.find(keys.create(name, role, "operator"))  # type: ignore[arg-type]

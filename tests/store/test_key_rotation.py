@@ -15,7 +15,7 @@ from accountant.auth.sessions import Sessions
 from accountant.budget.commands import DAY
 from accountant.budget.errors import Problem
 from accountant.budget.facts import SECOND
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 HOUR = 3_600
 
@@ -25,7 +25,7 @@ def made(tmp_path: Path) -> Iterator[tuple[Credentials, Credentials, Clock]]:
     """The keys as two processes see them: of an admin and an officer, of a month ago."""
     url = f"sqlite:///{tmp_path}/a.db"
     migrate(url)
-    one, other, clock = Ledgers(url), Ledgers(url), Clock()
+    one, other, clock = open_ledgers(url), open_ledgers(url), Clock()
     keys = Credentials(one, clock)
     for name, role in (("alice", "admin"), ("bob", "officer")):
         keys.create(name, role, f"operator:{name}")  # type: ignore[arg-type]

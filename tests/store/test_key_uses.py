@@ -11,7 +11,8 @@ from support import START, Clock, World, ask, laplace, migrate
 from accountant import jobs
 from accountant.auth.keys import Credentials, key_digest
 from accountant.budget.facts import SECOND
-from accountant.store.ledgers import Ledgers, StoreError
+from accountant.store.ledgers import StoreError
+from accountant.store.opening import open_ledgers
 
 MINUTE = 60 * SECOND
 
@@ -47,7 +48,7 @@ def test_of_several_processes_the_last_use_counts(world: Callable[..., World]) -
     made = world(clock=clock).hospital()
     keys, secret = made.service.credentials, made.secrets["auditor"]
     behind = Clock(clock() - 3_600 * SECOND)
-    other = Credentials(Ledgers(made.url), behind)
+    other = Credentials(open_ledgers(made.url), behind)
     assert other.find(secret) is not None
     for one in (keys, other):
         one.use(key_digest(secret))
@@ -59,7 +60,7 @@ def test_of_several_processes_the_last_use_counts(world: Callable[..., World]) -
 def test_what_could_not_be_written_is_written_later(tmp_path: Path) -> None:
     """By the next run, once the database answers."""
     url = f"sqlite:///{tmp_path}/a.db"
-    keys = Credentials(Ledgers(url), Clock())
+    keys = Credentials(open_ledgers(url), Clock())
     keys.use("ab" * 32)
     with pytest.raises(StoreError):
         keys.note_uses()

@@ -22,6 +22,7 @@ from accountant.reporting.desk import Desk
 from accountant.runtime import projections as shelf
 from accountant.store import postgres
 from accountant.store.ledgers import Ledgers, StoreError, Unknown
+from accountant.store.opening import open_ledgers
 from bench.postgres import Server
 
 
@@ -34,7 +35,7 @@ def database(hosted: Hosted) -> str:
 @pytest.fixture
 def ledgers(hosted: Hosted) -> Iterator[Ledgers]:
     """The ledgers of an empty database."""
-    made = Ledgers(hosted.url)
+    made = open_ledgers(hosted.url)
     yield made
     made.close()
 
@@ -54,7 +55,7 @@ def test_nobody_decides_from_a_head_that_is_about_to_move(hosted: Hosted, ledger
     """Whoever asks for the head while another transaction appends waits for its commit, and then
     sees all that it wrote: the race of check and spend cannot be lost under READ COMMITTED.
     """
-    other = Ledgers(hosted.url)
+    other = open_ledgers(hosted.url)
     with ledgers.writing("a") as writing:
         writing.append("a", [entry(0)])
         writing.commit()
@@ -90,7 +91,7 @@ def test_a_session_that_is_ended_leaves_nothing(hosted: Hosted, ledgers: Ledgers
     """When the session that holds a ledger is ended in the middle, nothing of its transaction is
     there, who waits goes on at once, and so does who was interrupted.
     """
-    other = Ledgers(hosted.url)
+    other = open_ledgers(hosted.url)
     for size in range(0, 4, 2):
         with pytest.raises(StoreError):
             interrupted(ledgers, lambda: end_sessions(hosted))
@@ -105,7 +106,7 @@ def test_who_stops_in_the_middle_holds_nobody_up_for_long(hosted: Hosted, ledger
     """A writer that is frozen after it has appended is ended by the server, here after half a
     second: others go on, and when it wakes up it is told that nothing of its own is there.
     """
-    other = Ledgers(hosted.url)
+    other = open_ledgers(hosted.url)
     interrupted(ledgers, lambda: None)
 
     def frozen() -> None:
@@ -271,7 +272,7 @@ def test_a_commit_that_broke_is_called_unknown(hosted: Hosted, cut: str, size: i
     and the head tells.
     """
     wire = Wire(hosted.server.port)
-    mine = Ledgers(hosted.url.replace(f":{hosted.server.port}/", f":{wire.port}/"))
+    mine = open_ledgers(hosted.url.replace(f":{hosted.server.port}/", f":{wire.port}/"))
     with pytest.raises(Unknown):
         interrupted(mine, lambda: setattr(wire, "cut", cut))
     deadline = time.monotonic() + 5
@@ -312,11 +313,11 @@ def test_what_the_session_is_set_to(hosted: Hosted, ledgers: Ledgers) -> None:
 
 def test_settings_of_the_url_pass_through(hosted: Hosted) -> None:
     """What the URL says of TLS, options and names reaches the driver, and wins."""
-    mine = Ledgers(f"{hosted.url}?sslmode=require")
+    mine = open_ledgers(f"{hosted.url}?sslmode=require")
     with pytest.raises(StoreError, match="SSL"):
         mine.names()
     mine.close()
-    mine = Ledgers(f"{hosted.url}?application_name=two&options=-c%20statement_timeout%3D77")
+    mine = open_ledgers(f"{hosted.url}?application_name=two&options=-c%20statement_timeout%3D77")
     with mine.writing("a") as writing:
         shown = writing.lock().connection.exec_driver_sql("SHOW application_name").scalar_one()
         assert shown == "two"
@@ -325,7 +326,9 @@ def test_settings_of_the_url_pass_through(hosted: Hosted) -> None:
     mine.close()
     port = hosted.server.port
     start, end = hosted.url.replace(f"@127.0.0.1:{port}/", "@/"), "target_session_attrs=read-write"
-    mine = Ledgers(f"{start}?host=127.0.0.1:1&host=127.0.0.1:{port}&{end}&prepare_threshold=none")
+    mine = open_ledgers(
+        f"{start}?host=127.0.0.1:1&host=127.0.0.1:{port}&{end}&prepare_threshold=none"
+    )
     assert mine.names() == []
     with mine.writing("a") as writing:
         raw: Any = writing.lock().connection.connection.driver_connection

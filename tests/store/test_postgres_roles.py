@@ -14,8 +14,8 @@ from places import TABLES, Hosted, everything
 from support import World, ask, laplace
 
 from accountant.store import StoreError
-from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from bench.postgres import Server
 
 
@@ -135,7 +135,7 @@ def test_migrating_again_takes_back_what_was_given(filled: Hosted) -> None:
     """
     before = everything(filled)
     filled.run("GRANT ALL ON ALL TABLES IN SCHEMA public TO app, PUBLIC")
-    ledgers = Ledgers(filled.url)
+    ledgers = open_ledgers(filled.url)
     assert ledgers.excess()
     assert not migrate(filled.url, filled.owner_url)
     assert ledgers.excess() == []
@@ -146,7 +146,7 @@ def test_migrating_again_takes_back_what_was_given(filled: Hosted) -> None:
 @pytest.mark.parametrize("role", ["owner", "superuser"])
 def test_a_service_that_owns_its_tables_is_told(filled: Hosted, role: str) -> None:
     """Whoever runs the service as the owner or as a superuser is told what that allows."""
-    ledgers = Ledgers(filled.server.url(role, filled.name))
+    ledgers = open_ledgers(filled.server.url(role, filled.name))
     assert [line.split(" on ")[0] for line in ledgers.excess()] == [
         "DELETE",
         "TRIGGER",
@@ -162,7 +162,7 @@ def test_one_role_is_enough_to_begin_with(postgres: Server) -> None:
     url = postgres.url("owner", "single")
     assert migrate(url)
     assert not migrate(url)
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     ledgers.check()
     assert ledgers.names() == []
     ledgers.close()
@@ -198,7 +198,7 @@ def test_two_that_migrate_at_once(postgres: Server) -> None:
     said = ["".join(run.communicate()) for run in runs]
     assert sum("was created" in text for text in said) == 1, said
     assert sum("is up to date" in text for text in said) == 1, said
-    ledgers = Ledgers(postgres.url("app", "race"))
+    ledgers = open_ledgers(postgres.url("app", "race"))
     assert (ledgers.names(), ledgers.excess()) == ([], [])
     ledgers.close()
     postgres.drop("race")
@@ -211,7 +211,7 @@ def test_an_erased_text_is_soon_vacuumed(filled: Hosted) -> None:
     options = filled.run("SELECT reloptions FROM pg_class WHERE relname = 'text'")[0][0]
     assert "autovacuum_vacuum_threshold=0" in options
     assert "autovacuum_vacuum_scale_factor=0" in options
-    ledgers = Ledgers(filled.url)
+    ledgers = open_ledgers(filled.url)
     [(sequence,)] = filled.run("SELECT sequence FROM text")
     with ledgers.writing("fair") as writing:
         writing.erase_texts("fair", sequence, ["purpose"])

@@ -13,6 +13,7 @@ from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
 from accountant.store.ledgers import Ledgers, Moved, Text
 from accountant.store.migrate import migrate
+from accountant.store.opening import open_ledgers
 from bench.postgres import Server
 
 WORDS = "für «alle»"
@@ -72,7 +73,7 @@ def test_a_light_round_is_durable_whatever_the_default(hosted: Hosted) -> None:
         " FOR EACH ROW EXECUTE FUNCTION note()",
         role="superuser",
     )
-    mine = Ledgers(hosted.url)
+    mine = open_ledgers(hosted.url)
     for size in range(3):
         assert appended(mine, size) == (size > 0)
     assert hosted.run("SELECT setting FROM durable", role="superuser") == [("on",)] * 3
@@ -83,7 +84,7 @@ def test_what_fails_at_its_commit_was_not_done(hosted: Hosted) -> None:
     """Where the server refuses a light round only when it is to be committed, it has moved, and
     nothing of it is kept; the connection goes on to be used.
     """
-    mine = Ledgers(hosted.url)
+    mine = open_ledgers(hosted.url)
     appended(mine, 0)
     hosted.run(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -105,7 +106,7 @@ def test_what_fails_at_its_commit_was_not_done(hosted: Hosted) -> None:
 @pytest.mark.parametrize("times", ["0", "1", "none"])
 def test_however_soon_statements_are_prepared(hosted: Hosted, times: str) -> None:
     """The driver's own setting for poolers and for haste changes nothing."""
-    mine = Ledgers(f"{hosted.url}?prepare_threshold={times}")
+    mine = open_ledgers(f"{hosted.url}?prepare_threshold={times}")
     for size in range(8):
         with mine.writing("a", "b") as writing:
             assert writing.head("a").size == size

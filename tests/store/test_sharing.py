@@ -19,7 +19,8 @@ from accountant.budget.errors import Unavailable
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
 from accountant.store import sqlite
-from accountant.store.ledgers import Ledgers, Unknown, sqlite_path
+from accountant.store.ledgers import Unknown, sqlite_path
+from accountant.store.opening import open_ledgers
 
 
 def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> None:
@@ -63,9 +64,10 @@ from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.errors import Unavailable
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-service = Service(Ledgers(sys.argv[1]))
+service = Service(open_ledgers(sys.argv[1]))
 
 def ask(key):
     command = command_from_json({"type": "ask_grant", "dataset": "d", "justification": "j" * 1900,
@@ -170,7 +172,7 @@ def test_a_rollback_that_fails_does_not_hide_what_is_unknown(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What became of a commit in one step is Unknown, also if undoing it fails as well."""
-    with closing(Ledgers(database)) as ledgers:
+    with closing(open_ledgers(database)) as ledgers:
         with ledgers.writing("a") as writing:
             writing.append("a", [Entry(0, "x.y.v1", 0, b"event")])
             writing.commit()

@@ -13,7 +13,7 @@ import pytest
 
 from accountant.runtime import projections
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 from bench.asking import endless_grants, open_ledger
@@ -28,7 +28,7 @@ def service(
     """A service with three ledgers, each of which has grown enough."""
     monkeypatch.setattr(projections, "_WORTH", 10)
     shutil.copy(empty_database, tmp_path / "accountant.db")
-    ledgers = Ledgers(f"sqlite:///{tmp_path}/accountant.db")
+    ledgers = open_ledgers(f"sqlite:///{tmp_path}/accountant.db")
     with closing(Service(ledgers, vault=Vault(tmp_path), snapshots=Snapshots(tmp_path))) as made:
         for ledger in LEDGERS:
             open_ledger(made, ledger)

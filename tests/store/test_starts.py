@@ -30,7 +30,7 @@ from accountant.publishing.publisher import Publisher
 from accountant.reporting.desk import Desk
 from accountant.reporting.statement import accounts_json
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 
@@ -46,6 +46,7 @@ from pathlib import Path
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 from bench.asking import endless_grants, open_ledger
@@ -53,7 +54,7 @@ from bench.asking import endless_grants, open_ledger
 home, (start, early, snapshot, end) = Path(sys.argv[1]), map(int, sys.argv[2:])
 database = home / "accountant.db"
 kept = Snapshots(home)
-service = Service(Ledgers(f"sqlite:///{database}"), lambda: start, Vault(home), kept)
+service = Service(open_ledgers(f"sqlite:///{database}"), lambda: start, Vault(home), kept)
 open_ledger(service, "fair")
 asked = endless_grants("k")
 
@@ -105,7 +106,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
 def started(home: Path) -> Iterator[Service]:
     """A service at ``home``."""
     chosen = Settings(home=home)
-    ledgers = Ledgers(f"sqlite:///{home / 'accountant.db'}")
+    ledgers = open_ledgers(f"sqlite:///{home / 'accountant.db'}")
     service = Service(ledgers, lambda: START, Vault(chosen.home), Snapshots(chosen.home))
     try:
         yield service

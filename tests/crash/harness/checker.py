@@ -23,7 +23,8 @@ from support import cells_of, last_replay
 from accountant.budget.sealing import FIELDS, Opened
 from accountant.budget.state import State
 from accountant.ledger.merkle import Tree, leaf_hash
-from accountant.store.ledgers import Ledgers, Text
+from accountant.store.ledgers import Text
+from accountant.store.opening import open_ledgers
 from harness.custodian import Custodian
 from harness.deployment import POPULATION, Deployment
 from harness.importing import Importing
@@ -83,7 +84,7 @@ def stored(url: str, ledger: str = POPULATION) -> tuple[list[bytes], list[Text]]
     """Every event's bytes, which are counted from 0, hash to their leaves, and those to the head;
     and the texts beside them.
     """
-    ledgers = Ledgers(url)
+    ledgers = open_ledgers(url)
     try:
         rows = list(ledgers.stream(ledger))
         head = ledgers.head(ledger)

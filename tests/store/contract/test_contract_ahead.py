@@ -21,7 +21,7 @@ from accountant.runtime.service import Service
 from accountant.store import Damaged, ahead
 from accountant.store import projection as following
 from accountant.store.ahead import Page, read_ahead
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.store.projection import Diverged, Projection
 from accountant.workers.helpers import Helpers
 from bench.asking import endless_grants, open_ledger
@@ -34,7 +34,7 @@ OWN = 64
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[int]:
     """A ledger that is long enough for a helper; how many events each of its pages had."""
-    with closing(Service(Ledgers(place.url))) as service:
+    with closing(Service(open_ledgers(place.url))) as service:
         open_ledger(service, LEDGER)
         asked = endless_grants("k")
         service.execute_all(LEDGER, list(islice(asked, EVENTS - service.head(LEDGER).size)))
@@ -55,7 +55,7 @@ def pages(monkeypatch: pytest.MonkeyPatch, place: Place) -> list[int]:
 
 def read(place: Place) -> State:
     """The state that a service reads back."""
-    with closing(Service(Ledgers(place.url))) as service, service._up_to_date(LEDGER) as state:
+    with closing(Service(open_ledgers(place.url))) as service, service._up_to_date(LEDGER) as state:
         return state
 
 
@@ -92,7 +92,7 @@ def test_a_helper_waits_for_nobody_who_writes(
     """A state that is read back under the writer's lock comes at once: the helper tells the end of
     its pages before it closes the database, for which it would need that lock.
     """
-    with closing(Service(Ledgers(place.url))) as service:
+    with closing(Service(open_ledgers(place.url))) as service:
         service.state(LEDGER)
         service._projections.of(LEDGER).drop()
         pages.clear()
@@ -116,7 +116,7 @@ def test_a_damaged_event_is_told_as_without_a_helper(
 ) -> None:
     """Which event it is and what is wrong with it is found out here, wherever it stands."""
     at = OWN + 300
-    with closing(Ledgers(place.url)) as ledgers:
+    with closing(open_ledgers(place.url)) as ledgers:
         other: Sequence[Any] = ledgers.read(LEDGER, at + 1, 1)
     [stored] = other
     bodies = {"other": stored.body, "torn": stored.body[:-1], "leaf": stored.leaf}
@@ -130,7 +130,7 @@ def test_a_damaged_event_is_told_as_without_a_helper(
 def test_another_history_is_told_as_without_a_helper(place: Place, pages: list[int]) -> None:
     """A head that was signed in the middle of what a helper reads is compared there."""
     known = Known(OWN + 300, bytes(32), "a head that was signed")
-    with closing(Ledgers(place.url)) as ledgers:
+    with closing(open_ledgers(place.url)) as ledgers:
         reading = partial(read_ahead, place.url, projections.USABLE, LEDGER)
         first = partial(State, LEDGER)
         projection = Projection(LEDGER, first, follow_checked, (known,), ahead=reading)
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_told_in_the_order_of_events(place: Place, pages: list[
     at = OWN + 300
     change = f"UPDATE event SET sequence = 9000 WHERE ledger = '{LEDGER}' AND sequence = {at}"
     place.tamper(change)
-    with closing(Ledgers(place.url)) as ledgers:
+    with closing(open_ledgers(place.url)) as ledgers:
         head, read_rows = ledgers.head(LEDGER), partial(ledgers.read, LEDGER)
         for size, wrong in ((at - 5, Diverged), (at + 5, Damaged)):
             known = Known(size, bytes(32), "a head that was signed")

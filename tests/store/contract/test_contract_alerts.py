@@ -8,6 +8,7 @@ import pytest
 from places import Place
 
 from accountant.store.ledgers import NEVER, AlertRow, Ledgers, Mute, StoreError
+from accountant.store.opening import open_ledgers
 
 ROW = AlertRow("threshold/d/a/1/80", "officers", 10, 10, 0, 0, b'{"kind":"threshold"}')
 
@@ -15,7 +16,7 @@ ROW = AlertRow("threshold/d/a/1/80", "officers", 10, 10, 0, 0, b'{"kind":"thresh
 @pytest.fixture
 def both(place: Place) -> Iterator[tuple[Ledgers, Ledgers]]:
     """Two services' views of one database, where one alert is due."""
-    made = Ledgers(place.url), Ledgers(place.url)
+    made = open_ledgers(place.url), open_ledgers(place.url)
     with made[0].writing("a") as writing:
         writing.keep_alerts("a", [ROW, ROW._replace(channel="chat", delivered=10)])
         writing.commit()

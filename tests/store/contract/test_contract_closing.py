@@ -11,7 +11,7 @@ from places import Place
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def is_open(connection: Any) -> bool:
 
 def test_what_is_in_use_is_closed_once_it_is_given_back(place: Place, opened: list[Any]) -> None:
     """A thread that reads while the ledgers are closed reads to its end, and leaves nothing."""
-    ledgers = Ledgers(place.url)
+    ledgers = open_ledgers(place.url)
     assert ledgers.names() == []
 
     def read(connection: Any) -> object:
@@ -54,7 +54,7 @@ def test_what_is_in_use_is_closed_once_it_is_given_back(place: Place, opened: li
 
 def test_who_reads_afterwards_leaves_nothing_open(place: Place, opened: list[Any]) -> None:
     """A job that comes late is answered, and so is one that writes; no connection is kept."""
-    ledgers = Ledgers(place.url)
+    ledgers = open_ledgers(place.url)
     ledgers.close()
     ledgers.close()
     assert ledgers.names() == []

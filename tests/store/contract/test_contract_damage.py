@@ -12,7 +12,7 @@ from accountant.budget.commands import Envelope
 from accountant.budget.errors import Unavailable
 from accountant.budget.facts import grant_in
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 
 def test_a_restored_backup_is_noticed(world: Callable[..., World], place: Place) -> None:
@@ -39,7 +39,7 @@ def test_a_history_of_the_same_length_is_noticed(world: Callable[..., World], pl
     hundredth(made.service, "p", "k")
     made.service.ledgers.close()
     place.restore()
-    other = Service(Ledgers(made.url))
+    other = Service(open_ledgers(made.url))
     command = make("ask_grant", dataset="d", mechanisms=[laplace("1")])
     assert other.execute("fair", Envelope("q", command, "k")).events[0].type == "grant.reserved.v1"
     other.ledgers.close()
@@ -73,7 +73,7 @@ def test_an_event_that_fails_half_way_is_not_half_applied(
     made.service.execute("fair", Envelope("p", make("commit_grant", grant=grant)))
     body = made.stored()[4].replace(b'"10000000"', b'"' + b"9" * 30 + b'"')
     place.tamper(f"UPDATE event SET body = {place.blob(body.hex())} WHERE sequence = 4")
-    fresh = Service(Ledgers(made.url))
+    fresh = Service(open_ledgers(made.url))
     for _ in range(3):  # a state that was half folded would fail in another way, or not at all
         with pytest.raises(Unavailable, match="event 4"):
             fresh.state("fair")
@@ -93,7 +93,7 @@ def test_a_damaged_event_stops_the_service_not_the_verifier(
         f"UPDATE event SET body = {place.blob(body.hex())} WHERE sequence = 3",
         f"UPDATE event SET body = {place.blob('7b7d')} WHERE ledger = 'fair' AND sequence = 2",
     )
-    fresh = Service(Ledgers(made.url))
+    fresh = Service(open_ledgers(made.url))
     for _ in range(2):
         with pytest.raises(Unavailable):
             hundredth(fresh, "p", "new")
@@ -107,7 +107,7 @@ def test_a_missing_table_is_no_crash(empty: str) -> None:
     """A database that was never migrated is reported as unavailable, whatever is asked, and every
     call at the door answers 503, authentication included.
     """
-    service = Service(Ledgers(empty))
+    service = Service(open_ledgers(empty))
     for call in (
         lambda: hundredth(service, "p", "k"),
         service.ready,

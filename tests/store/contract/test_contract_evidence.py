@@ -17,7 +17,7 @@ from accountant.publishing import recovery
 from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 from accountant.store.vault import Vault
 
 
@@ -94,7 +94,7 @@ def test_two_services_that_sign_keep_the_order(world: Callable[..., World], plac
     made = world().hospital()
     made.publisher.sign("fair")  # with its key
     vault = Vault(made.settings.home)
-    other = Service(Ledgers(place.url), vault=vault)
+    other = Service(open_ledgers(place.url), vault=vault)
     publishers = (made.publisher, Publisher(other, vault, "localhost"))
     failures: list[BaseException] = []
 

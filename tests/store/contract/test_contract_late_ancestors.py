@@ -12,7 +12,7 @@ from support import World, ask, clean, laplace, make, snapshot
 from accountant.budget.commands import Envelope
 from accountant.budget.facts import grant_in
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 
 def register(service: Service, name: str, *parents: str) -> Any:
@@ -24,7 +24,7 @@ def register(service: Service, name: str, *parents: str) -> Any:
 def test_two_services_charge_a_late_ancestor_alike(world: Callable[..., World]) -> None:
     """What one of them registers, the other grants by, and so does one that starts later."""
     made = world().hospital()
-    one, other = made.service, Service(Ledgers(made.url))
+    one, other = made.service, Service(open_ledgers(made.url))
     register(one, "late-child", "n/late")
     opened = made.post("/grants", ask(laplace("0.2"), dataset="late-child")).json()["id"]
     ran = make("record_invocations", dataset="late-child", mechanisms=[laplace("0.6")])
@@ -41,7 +41,7 @@ def test_two_services_charge_a_late_ancestor_alike(world: Callable[..., World]) 
     assert not granted(other, "while it is open")
     assert made.post(f"/grants/{opened}/release", {"reason": "never run"}).status_code == 200
     assert granted(other, "when it is given back")
-    third = Service(Ledgers(made.url))
+    third = Service(open_ledgers(made.url))
     assert not granted(third, "by one that starts now")
     for service in (other, third):
         assert snapshot(service.state("fair")) == snapshot(one.state("fair"))
@@ -54,7 +54,7 @@ def test_an_ancestor_is_registered_while_services_grant(world: Callable[..., Wor
     from: every grant is charged there once, whether it came before or after.
     """
     made = world().hospital()
-    other = Service(Ledgers(made.url))
+    other = Service(open_ledgers(made.url))
     register(made.service, "child", "n/late")
     start, got = threading.Barrier(5), list[str]()
 

@@ -25,6 +25,7 @@ from accountant.runtime.command_queue import Waiting
 from accountant.runtime.service import Answer, Service
 from accountant.store import projection as books
 from accountant.store.ledgers import Ledgers, Moved, Text
+from accountant.store.opening import open_ledgers
 
 RICH = "  - {id: a, limit: {epsilon: 100}}\n"
 
@@ -32,7 +33,7 @@ RICH = "  - {id: a, limit: {epsilon: 100}}\n"
 @pytest.fixture
 def ledgers(place: Place) -> Iterator[Ledgers]:
     """Two ledgers, ``a`` of three events and ``b`` of two."""
-    made = Ledgers(place.url)
+    made = open_ledgers(place.url)
     for ledger, size in (("a", 3), ("b", 2)):
         append(made, ledger, 0, size)
     yield made
@@ -271,7 +272,7 @@ def test_who_was_not_alone_decides_again(
     what it had decided is taken back, and decided again behind what the first has written, to the
     unit; whether all of it was known or something had to be looked up.
     """
-    with closing(Ledgers(made.url)) as ledgers:
+    with closing(open_ledgers(made.url)) as ledgers:
         other = Service(ledgers)
         together(other, grants("other-learn", 30))
         open_ = together(other, grants("open", 3))
@@ -299,7 +300,7 @@ def test_nobody_is_refused_by_what_is_only_believed(made: World) -> None:
     """A grant that another service has reserved, or committed, a moment ago is known to this one,
     which has believed that it is alone.
     """
-    with closing(Ledgers(made.url)) as ledgers:
+    with closing(open_ledgers(made.url)) as ledgers:
         other = Service(ledgers)
         [mine] = together(other, grants("other", 1))
         assert other._projections.of("fair").alone
@@ -334,7 +335,7 @@ def test_who_is_refused_is_refused_by_the_ledger(
 
 def test_all_or_none_also_where_somebody_else_writes(made: World) -> None:
     """Commands that are answered all or none are decided again where another service was first."""
-    with closing(Ledgers(made.url)) as ledgers:
+    with closing(open_ledgers(made.url)) as ledgers:
         other = Service(ledgers)
         other.execute_all("fair", grants("other", 30))
         together(made.service, grants("k", 2))
@@ -355,7 +356,7 @@ def test_two_that_take_turns(made: World, monkeypatch: pytest.MonkeyPatch) -> No
     """
     monkeypatch.setattr(books, "_LATELY", -1.0)
     answered: list[dict[str, Any]] = [{}, {}]
-    with closing(Ledgers(made.url)) as ledgers:
+    with closing(open_ledgers(made.url)) as ledgers:
 
         def work(service: Service, told: dict[str, Any], first: int) -> None:
             for n in range(12):
@@ -385,7 +386,7 @@ def test_two_that_take_turns(made: World, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_key_that_was_revoked_elsewhere_is_noticed(made: World) -> None:
     """A service that has heard nothing of it gives nothing under a key that another has revoked."""
     wish = ask(laplace("0.01"))
-    with closing(Ledgers(made.url)) as ledgers:
+    with closing(open_ledgers(made.url)) as ledgers:
         other = Service(ledgers)
         made.secrets["fresh"] = other.credentials.create("fresh", "pipeline", "test")
         assert made.post("/grants", wish, who="fresh").status_code == 201
@@ -432,7 +433,7 @@ def test_others_may_come_first_again_and_again(
 ) -> None:
     """A batch of many rounds is answered though somebody else writes before each light one."""
     monkeypatch.setattr(answering, "_LONGEST", 0.0)  # each command has a round of its own
-    with closing(Ledgers(made.url)) as ledgers:
+    with closing(open_ledgers(made.url)) as ledgers:
         other = Service(ledgers)
         together(other, grants("other", 2))
         really, number = made.service.ledgers.writing, count()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accountant.store.ledgers import DataRead, Ledgers
+from accountant.store.opening import open_ledgers
 
 ROWS = [DataRead("d", f"r{n}", "a job", "me", n, n, "g1" if n % 2 else "") for n in range(100)]
 
@@ -17,7 +18,7 @@ def test_so_many_reads_are_kept_and_no_more(database: str) -> None:
     """Where there are too many the oldest go, first those that had a grant; of another ledger none
     is touched; one that is noted again takes the place of what was known of it.
     """
-    ledgers = Ledgers(database)
+    ledgers = open_ledgers(database)
     try:
         with ledgers.writing("b") as writing:
             writing.note_reads("b", ROWS[:2], 60)

@@ -26,7 +26,8 @@ from accountant.budget.state import State
 from accountant.runtime import dispatcher
 from accountant.runtime.command_queue import Waiting, settle
 from accountant.runtime.service import Answer, Service
-from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown
+from accountant.store.ledgers import Moved, StoreError, Unknown
+from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 from accountant.store.writing import Writing
 
@@ -315,7 +316,7 @@ def test_a_commit_that_always_fails_says_why(made: World) -> None:
 
 def test_two_services_open_one_ledger(made: World) -> None:
     """Of two that register a population at once both are answered, and it is there once."""
-    other = Service(Ledgers(made.url))
+    other = Service(open_ledgers(made.url))
     fields = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
     command, told = make("register_population", **fields), list[Any]()
     ready = threading.Barrier(2)
@@ -393,7 +394,7 @@ def test_a_key_counts_as_it_is_now(made: World, monkeypatch: pytest.MonkeyPatch)
     """One that is revoked while its command waits gets 401 and leaves no event; one that another
     process has made works at once, and on the quick way the next time.
     """
-    with closing(Ledgers(made.url)) as ledgers:
+    with closing(open_ledgers(made.url)) as ledgers:
         other = Service(ledgers)
         made.secrets["fresh"] = other.credentials.create("fresh", "pipeline", "test")
         wish = ask(laplace("0.01"))
@@ -506,7 +507,7 @@ def test_a_refused_batch_is_there_with_all_its_parts_or_not_at_all(made: World, 
     kinds = [event.type for event in told.events]
     assert kinds == ["batch.part.v1", "batch.part.v1", "batch.refused.v1"]
     assert not isinstance(first, Answer) or told.entries == first.entries
-    with closing(Service(Ledgers(made.url))) as other:
+    with closing(Service(open_ledgers(made.url))) as other:
         assert other.execute("fair", asked) == told._replace(repeated=True)
     assert len(made.stored()) == before + 3
     clean(made)

@@ -15,7 +15,7 @@ from accountant.budget.errors import Conflict, Forbidden, Problem
 from accountant.budget.outcome import CHARGING
 from accountant.reporting.files import rendered, report_of
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 VISITS = {"namespace": "postgres://warehouse", "name": "public.visits"}
 AGAIN = {"namespace": "postgresql://Warehouse:5432", "name": 'Public."Visits"'}
@@ -154,7 +154,7 @@ def test_of_many_at_once_one_is_the_first(made: World) -> None:
     """Two services and many threads register the same new data: one of them has it unsaid, and the
     others are told about that one.
     """
-    services = [made.service, Service(Ledgers(made.url))]
+    services = [made.service, Service(open_ledgers(made.url))]
     names = [f"p{number}" for number in range(6)]
     for name in names:
         opened(made.service, name)

@@ -18,7 +18,7 @@ from accountant.budget.facts import grant_in
 from accountant.ledger.events import Entry, Event
 from accountant.runtime.service import Service
 from accountant.store import ledgers, postgres, sqlite
-from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 SHORT_WAIT_MS = 2_000
 PEOPLE = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
@@ -28,9 +28,10 @@ from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.facts import grant_in
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.opening import open_ledgers
 
 url, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
-service = Service(Ledgers(url))
+service = Service(open_ledgers(url))
 sys.stdin.readline()  # all start together
 got = []
 for i in range(rounds):
@@ -62,7 +63,7 @@ def test_processes_race_for_one_budget(world: Callable[..., World]) -> None:
 def test_threads_and_services_race_for_one_budget(world: Callable[..., World]) -> None:
     """Two services in one process, with eight threads each, share a budget to the last unit."""
     made = world().hospital()
-    other = Service(Ledgers(made.url))
+    other = Service(open_ledgers(made.url))
     got: list[str] = []
     start = threading.Barrier(16)
 
@@ -89,7 +90,7 @@ def test_threads_and_services_race_for_one_budget(world: Callable[..., World]) -
 def test_a_key_counts_in_every_process(world: Callable[..., World]) -> None:
     """A retry that arrives at another service is answered with the first answer."""
     made = world().hospital()
-    other = Service(Ledgers(made.url))
+    other = Service(open_ledgers(made.url))
     first = hundredth(made.service, "p", "k")
     answer = other.execute(
         "fair", Envelope("p", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), "k")
@@ -108,7 +109,7 @@ def test_what_a_later_version_wrote_stops_its_ledger_alone(world: Callable[..., 
     """
     made = world().hospital()
     made.service.execute("east", Envelope("admin", make("register_population", **PEOPLE)))
-    other = Service(Ledgers(made.url))
+    other = Service(open_ledgers(made.url))
     hundredth(other, "p", "k")
     event = Event.from_bytes(made.stored()[-1])
     later = replace(event, sequence=event.sequence + 1, type="dataset.registered.v3")
@@ -141,7 +142,7 @@ def test_a_restart_rebuilds_the_same_state(world: Callable[..., World]) -> None:
     made.post(f"/grants/{grants[1]}/release", {"reason": "x"})
     state = made.service.state("fair")
     before = snapshot(state)
-    again = Service(Ledgers(made.url), Clock(START + 10**9))
+    again = Service(open_ledgers(made.url), Clock(START + 10**9))
     state = again.state("fair")
     assert snapshot(state) == before
     assert again.expire_due() == 1

@@ -18,12 +18,13 @@ from support import World, hundredth
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree, leaf_hash, tree_of
 from accountant.store.ledgers import Ledgers, Moved, Signed, StoreError, Text
+from accountant.store.opening import open_ledgers
 
 
 @pytest.fixture
 def ledgers(place: Place) -> Iterator[Ledgers]:
     """The ledgers of an empty database."""
-    made = Ledgers(place.url)
+    made = open_ledgers(place.url)
     yield made
     made.close()
 
@@ -126,7 +127,7 @@ def test_who_comes_second_decides_again(place: Place, ledgers: Ledgers) -> None:
     after another: no event is lost, doubled or out of place. On a new ledger, which has no head to
     lock, whoever comes second may be told that it Moved, and then succeeds too.
     """
-    others = [Ledgers(place.url) for _ in range(3)]
+    others = [open_ledgers(place.url) for _ in range(3)]
     failures: list[BaseException] = []
 
     def work(mine: Ledgers, ledger: str) -> None:
@@ -263,10 +264,10 @@ def test_no_password_in_an_error() -> None:
         "u:secret@/",
     ):
         with pytest.raises((ValueError, StoreError)) as failure:
-            Ledgers(url).names()
+            open_ledgers(url).names()
         chain: BaseException | None = failure.value
         assert "sec" not in str(chain).replace("seconds", "")
-    assert "secret" not in repr(Ledgers("postgresql://u:secret@127.0.0.1:1/x"))
+    assert "secret" not in repr(open_ledgers("postgresql://u:secret@127.0.0.1:1/x"))
 
 
 def test_a_copy_of_the_data_is_the_same_ledger(world: Callable[..., World], place: Place) -> None:
