@@ -73,8 +73,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_blocked", "_body", "_buffer", "_chunks", "_eof", "_exchange", "_last_unsent",
-        "_paused", "_searched", "_sending", "_state", "_transport", "address", "door", "fileno",
-        "held", "line",
+        "_paused", "_searched", "_sending", "_skipped", "_state", "_transport", "address", "door",
+        "fileno", "held", "line",
     )  # fmt: skip
 
     def __init__(self, door: Door, address: str, fileno: int) -> None:
@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._state = State.HEAD
         self._buffer = bytearray()
         self._searched = 0
+        self._skipped = 0  # Bytes of empty lines before the request
         self._chunks: Chunks | None = None
         self._body = 0  # Bytes of a large body that is being answered
         self._exchange: Exchange | None = None
@@ -181,21 +182,22 @@ class Connection(asyncio.Protocol):
 
     def _read_head(self) -> None:
         buffer = self._buffer
-        while buffer.startswith(b"\r\n"):
+        while buffer.startswith(b"\r\n") and self._skipped <= HEAD_BYTES:
             del buffer[:2]
-        if not buffer:
-            return
+            self._skipped += 2
         end = buffer.find(END, self._searched, HEAD_BYTES)
         if end < 0:
-            if len(buffer) >= HEAD_BYTES:
+            if max(len(buffer), self._skipped) >= HEAD_BYTES:
                 detail = f"the head of a request has at most {HEAD_BYTES} bytes"
                 raise Refused("header-too-large", 431, detail)
+            if not buffer:
+                return
             check_begun(buffer, max(0, self._searched - 1))
             self._searched = max(0, len(buffer) - 3)
             if self.line is not self.door.places.heads:
                 self._wait_in(self.door.places.heads)
             return
-        self._searched = 0
+        self._searched = self._skipped = 0
         head = Head(self._cut(end + len(END)))
         self._exchange = Exchange(self, head)
         self._check(head)

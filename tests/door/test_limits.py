@@ -36,6 +36,18 @@ def test_a_head_has_an_end(database: str) -> None:
         assert status(door.say(just)) == 200
 
 
+def test_empty_lines_have_an_end(database: str) -> None:
+    """Empty lines before a request count as its head: some are skipped, 64 KiB of them are 431."""
+    with opened(database) as door:
+        few = b"\r\n" * (HEAD_BYTES // 4)
+        for _ in range(4):  # each request may have as many
+            few += few[: HEAD_BYTES // 2] + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert door.say(few).count(b" 200 ") == 4
+        with door.connect() as endless:
+            endless.sendall(b"\r\n" * (HEAD_BYTES // 2 + 1))
+            assert status(everything(endless)) == 431
+
+
 def test_an_endless_header_byte_by_byte_costs_little(database: str) -> None:
     """Each byte is looked at once."""
     with opened(database) as door, door.connect() as endless:
