@@ -237,6 +237,11 @@ class Sum:
         }
 
 
+def limit_fired(rule: Mapping[str, Any]) -> bool:
+    """Return whether a limit fired, by a rule of a decision."""
+    return bool(rule["fired"]) and "comparisons" in rule
+
+
 def used_up_by(
     rows: Iterable[Stored],
     rules: Iterable[Mapping[str, Any]],
@@ -249,7 +254,7 @@ def used_up_by(
     account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once;
     ``policies`` are the events that adopted policies until then, ``datasets`` all that there are.
     """
-    fired = [r for r in rules if r["fired"] and "comparisons" in r]
+    fired = list(filter(limit_fired, rules))
     counting, adopted = Counting(), None
     for adopted in policies:
         counting.adopted(adopted.sequence, adopted.body)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from accountant.budget.errors import Problem
 from accountant.ledger.events import Event
 from accountant.reporting.checklist import checklist
-from accountant.reporting.contributors import used_up_by
+from accountant.reporting.contributors import limit_fired, used_up_by
 from accountant.reporting.desk import Desk
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.periods.account import Place, subject_of
@@ -101,8 +101,10 @@ def used_up(
     desk: Desk, service: Service, event: Event, rules: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return, of the ``rules`` of a decision, for each limit that fired the charges that used it up
-    (``contributors.py``). Raise StoreError.
+    (``contributors.py``); the ledger is read only if one has. Raise StoreError.
     """
+    if not any(map(limit_fired, rules)):
+        return []
     name, before = event.ledger, event.sequence
     work = partial(
         _used_up,

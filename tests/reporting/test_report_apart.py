@@ -21,7 +21,7 @@ from accountant.budget.rules import KINDS
 from accountant.budget.rules.base import Compared, Rule, View
 from accountant.reporting import desk as answering
 from accountant.reporting.files import FORMATS
-from accountant.reporting.making import About, report_texts
+from accountant.reporting.making import About, report_texts, used_up
 from accountant.reporting.progress import Progress
 from accountant.store import Damaged, StoreError
 from accountant.store.ledgers import Ledgers, sqlite_path
@@ -64,6 +64,23 @@ def test_a_population_that_is_unknown_is_not_found(long: Desk) -> None:
     """No process is started for it."""
     with pytest.raises(NotFound):
         report_texts(long.answers, long.service, About("nobody", None), ["json"])
+
+
+def test_a_decision_on_which_no_limit_fired_needs_no_process(
+    long: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody used a limit up, so nothing of the ledger is read for it."""
+    monkeypatch.delattr(answering, "Helpers")
+
+    def by(epsilon: str) -> list[dict[str, Any]]:
+        event = long.grant(laplace(epsilon))
+        findings = long.service.explain(long.name, event).decision.findings
+        rules = [one.to_json() for one in findings]
+        return used_up(long.answers, long.service, event, rules)
+
+    assert by("0.1") == []
+    with pytest.raises(NameError, match="Helpers"):
+        by("9")
 
 
 def test_a_report_whose_process_is_killed_is_an_error(
