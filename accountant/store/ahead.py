@@ -2,7 +2,7 @@
 
 Where no snapshot is left every event is folded, which takes one process; all that comes before does
 not depend on the order, and takes a third of the time. A helper only saves work: where it finds an
-event out of order, or ends, whoever reads goes on alone, and finds out what is wrong.
+event out of order, ends, or hangs, whoever reads goes on alone, and finds out what is wrong.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ WORTH: Final = 40_000
 """Events that take several times as long to fold as a helper takes to begin."""
 OWN: Final = 10_000
 """Events that whoever reads takes on before: until then the helper is loading its modules."""
+_PATIENCE: Final = 10.0
+"""Seconds without a page after which whoever reads goes on alone: a helper may hang."""
 _PAGE: Final = 256
 """Events in a message: they stay in the caches of the processor while they are applied."""
 
@@ -79,8 +81,8 @@ def _begun(asked: _Asked) -> Helpers | None:
 
 def _pages(helpers: Helpers) -> Iterator[Page]:
     with suppress(HelperError):
-        while True:
-            for _, page in helpers.exchange(wait=True):
+        while came := helpers.exchange(wait=True, patience=_PATIENCE):
+            for _, page in came:
                 if page is None:
                     return
                 yield page

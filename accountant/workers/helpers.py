@@ -111,11 +111,15 @@ class Helpers(ExitStack):
             except OSError:
                 raise helper.ended() from None
 
-    def exchange(self, *, wait: bool = False) -> list[tuple[int, Any]]:
-        """Return the messages that came, by helper; ``wait`` for one. Raises HelperError."""
+    def exchange(
+        self, *, wait: bool = False, patience: float | None = None
+    ) -> list[tuple[int, Any]]:
+        """Return the messages that came, by helper; ``wait`` for one, for at most ``patience``
+        seconds. Raises HelperError.
+        """
         came: list[tuple[int, Any]] = []
         sockets = [helper.socket for helper in self.each]
-        while found := ready(sockets, None if wait and not came else 0):
+        while found := ready(sockets, patience if wait and not came else 0):
             for number, helper in enumerate(self.each):
                 if helper.socket in found:
                     try:
