@@ -37,7 +37,7 @@ from accountant.runtime.prices import Pricing, takes_long
 from accountant.runtime.projections import Projections
 from accountant.store import Damaged, hint
 from accountant.store.ledgers import Ledgers, Moved, StoreError
-from accountant.store.projection import Diverged
+from accountant.store.projection import Diverged, Projection
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault, VaultError
 
@@ -134,10 +134,16 @@ class Reader:
         with projection.lock:
             with store_failures():
                 if head != projection.seen or projection.tree != projection.seen or not head.size:
-                    head = self.ledgers.head(ledger)  # again: another thread may have gone on
-                    projection.follow(head, partial(self.ledgers.read, ledger))
+                    self._follow(projection)
             projection.state.people()
             yield projection.state
+
+    def _follow(self, projection: Projection[State]) -> None:
+        """Fold in what is stored of a ledger. Raise StoreError."""
+        ledger = projection.ledger
+        with projection.lock:
+            head = self.ledgers.head(ledger)  # under the lock: another thread may have gone on
+            projection.follow(head, partial(self.ledgers.read, ledger))
 
     def known(self, ledger: str) -> None:
         """Raise NotFound for an unknown population."""

@@ -255,15 +255,18 @@ class Service(Reader):
         """Open a transaction on one ledger, up to date and locked; it commits at the end.
 
         Waiting for the database does not hold the projection's lock, so readers wait only while
-        commands are decided and committed. A ``light`` unit of work does not wait for the ledger's
-        head if no other process has written lately: it is decided from memory, and appends by
-        compare-and-swap. If another process has written after all, it raises Moved, and nothing has
-        happened.
+        commands are decided and committed. A ledger that is not in memory is read back before it is
+        locked: that may take minutes, in which others write. A ``light`` unit of work does not wait
+        for the ledger's head if no other process has written lately: it is decided from memory, and
+        appends by compare-and-swap. If another process has written after all, it raises Moved, and
+        nothing has happened.
         """
         decided: Sequence[Entry] = ()
         fired: Sequence[Fired] = ()
         with store_failures():
             projection = self._projections.of(ledger, opens=opens)
+            if not projection.whole:
+                self._follow(projection)
             try:
                 light = light and projection.alone
                 beginning = self.ledgers.writing(ledger, beside=KEYS, light=light)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -94,12 +95,53 @@ def test_a_helper_waits_for_nobody_who_writes(
     """
     with closing(Service(open_ledgers(place.url))) as service:
         service.state(LEDGER)
-        service._projections.of(LEDGER).drop()
         pages.clear()
         with service.writing(LEDGER) as unit:
+            unit.projection.drop()
+            unit.projection.follow(unit.writing.head(LEDGER), partial(unit.writing.read, LEDGER))
             assert unit.state.sequence == EVENTS
     assert sum(pages) == EVENTS - OWN
     assert "Error" not in capfd.readouterr().err
+
+
+def test_a_helper_that_hangs_is_waited_for_a_while_only(
+    place: Place, pages: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it is killed, and whoever needs what it did not read goes on alone."""
+
+    class Hanging(Helpers):
+        def post(self, message: Any, to: int | None = None) -> None:
+            os.kill(self.each[0]._process.pid, signal.SIGSTOP)
+
+    monkeypatch.setattr(ahead, "Helpers", Hanging)
+    monkeypatch.setattr(ahead, "_PATIENCE", 0.1)
+    assert read(place).sequence == EVENTS
+    assert pages == []
+
+
+def test_a_ledger_is_read_back_before_it_is_locked(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a service or a command reads a ledger for the first time, in order to write, others
+    write, and what they wrote is counted in.
+    """
+    asked = endless_grants("k")
+    with (
+        closing(Service(Ledgers(place.url))) as one,
+        closing(Service(Ledgers(place.url))) as other,
+    ):
+        open_ledger(one, LEDGER)
+        before = one.head(LEDGER).size
+
+        @contextmanager
+        def meanwhile(*_: Any) -> Iterator[Iterator[Page]]:
+            if one.head(LEDGER).size == before:
+                one.execute_all(LEDGER, [next(asked)])
+            yield iter(())
+
+        monkeypatch.setattr(projections, "read_ahead", meanwhile)
+        [answer] = other.execute_all(LEDGER, [next(asked)])
+        assert answer.entries[-1].sequence == before + 1
 
 
 @pytest.mark.parametrize(
