@@ -46,6 +46,8 @@ def asked(client: str, command: Mapping[str, Any]) -> tuple[Line, ...]:
     for name, title in (("purpose", "Purpose"), ("justification", "Justification")):
         if text := command.get(name):
             lines.append(Line(title, shortened(str(text), LONGEST_TEXT), quoted=True))
+        elif name == "purpose":
+            lines.append(Line(title, "none was stated"))
     if part := command.get("allotment"):
         lines.append(Line("Drawn from", str(part)))
     return tuple(lines)

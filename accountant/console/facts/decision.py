@@ -337,7 +337,7 @@ def _effect(event: Event, status: Status | str | None) -> str:
 
 _BECAME: Final = {
     "reserved": "It holds its budget until it is reported, or expires and is charged in full.",
-    "committed": "It was reported: what ran is charged, and the rest came back.",
+    "committed": "It was reported: what ran is charged, and what did not run came back.",
     "released": "Nothing of it ran, by its client’s word: all of it came back.",
     "expired": "It was never reported, so it is charged in full.",
     "waiting": "It waits, and holds no budget meanwhile.",

@@ -142,7 +142,7 @@ def proposal(
     if command["type"] == AdoptPolicy.command:
         policy = Policy.stored(dict(command["policy"]))
     then = one.effect.get("owed", {})
-    changed = _changed(policy, before, people) if policy else ()
+    rules = changed(policy, before, people) if policy else ()
     return ProposalFacts(
         proposed=told,
         lede=lede(told),
@@ -150,9 +150,9 @@ def proposal(
         kind=str(command["type"]),
         lines=(*lines(command), *(_beside(before, policy) if before and policy else ())),
         owed=tuple((n, v, (owed or {}).get(n, v)) for n, v in then.items()),
-        rules=changed[:MOST],
-        more=max(0, len(changed) - MOST),
-        limits=limits(state, policy, changed[:MOST], now) if state and policy else (),
+        rules=rules[:MOST],
+        more=max(0, len(rules) - MOST),
+        limits=limits(state, policy, rules[:MOST], now) if state and policy else (),
         depletion=tuple(each.in_words() for each in bounds(policy)) if policy else (),
         relaxed=relaxed_in_words(policy) if policy else (),
     )
@@ -196,9 +196,10 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def _changed(
+def changed(
     policy: Policy, before: Policy | None, people: Population | None
 ) -> tuple[Changed, ...]:
+    """Return the rules by which a policy differs from the one before it, if there was one."""
     if before is not None:
         return tuple(differences(before, policy, people))
     said = ((rule.id, rule_in_words(rule, people)) for rule in policy.rules)

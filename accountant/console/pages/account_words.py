@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from accountant.budget.state import ALL
 from accountant.console.amounts import grouped
 from accountant.console.facts.account import AccountFacts, Limit
+from accountant.privacy.units import INFINITE
 from accountant.reporting.numbers import (
     NO_BOUND,
     counted,
@@ -108,7 +109,10 @@ def group(worst: dict[str, str]) -> str:
 def figures(facts: AccountFacts, limit: Limit) -> tuple[Figure, ...]:
     """Return the four numbers below the first sentence."""
     total, digits = limit.total, places(limit.epsilon)
-    opened = facts.reservations.open
+    held = facts.reservations
+    grants = counted(held.open, "open grant") if held.open else "no open grant"
+    if held.epsilon != INFINITE and up(held.epsilon, digits) != up(total.reserved, digits):
+        grants += f", {up(held.epsilon, digits)} about all groups"
     kept = f", {down(total.kept, digits)} kept by allotments" if total.kept != "0" else ""
     usual = "of epsilon" if limit.action == "block" else "this limit refuses nothing"
     if facts.usual is not None and limit.action == "block":
@@ -125,7 +129,7 @@ def figures(facts: AccountFacts, limit: Limit) -> tuple[Figure, ...]:
         Figure(
             "Reserved",
             up(total.reserved, digits),
-            counted(opened, "open grant") if opened else "no open grant",
+            grants,
             total.reserved,
         ),
         Figure("Left", down(total.remaining, digits), usual + kept, total.remaining),

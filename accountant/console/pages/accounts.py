@@ -108,6 +108,8 @@ def _list_headline(facts: Listing) -> str:
         return "No account yet"
     if facts.troubled:
         one = facts.troubled == 1
+        if facts.total == 1:
+            return "The one account is near, at or over its limit"
         return f"{facts.troubled:,} of {facts.total:,} accounts " + (
             "is near, at or over its limit" if one else "are near, at or over their limits"
         )

@@ -5,6 +5,7 @@ Nothing is decided here: the service says what it would answer, and what it answ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -19,12 +20,14 @@ from accountant.budget.commands import Role
 from accountant.budget.errors import Problem
 from accountant.console.access import Form, Visitor, form
 from accountant.console.framing import Visit
+from accountant.reporting.numbers import minute
 from accountant.runtime.service import Service
 
 DECIDE: Final[tuple[Role, ...]] = ("admin", "officer")
 """The roles that decide."""
 _sent = form("digest", optional=("decision", "reason"), roles=DECIDE)
 _OWN: Final = "same-person"
+_STAMP: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _VERBS: Final = {"proposal": "confirm", "request": "approve"}
 
 
@@ -141,5 +144,8 @@ def answered(
 
 
 def _ended(text: str) -> str:
-    """Return a text with a full stop. It may begin with a name, which is left as it is."""
+    """Return a text with a full stop, its stamps as pages write them. It may begin with a name,
+    which is left as it is.
+    """
+    text = _STAMP.sub(lambda found: f"{minute(found[0])} UTC", text)
     return text if text.endswith(".") else f"{text}."

@@ -9,11 +9,17 @@ from fastapi import Query
 from fastapi.responses import HTMLResponse, Response
 
 from accountant.budget.errors import NotFound
+from accountant.budget.policy import Policy
 from accountant.console.access import pages
 from accountant.console.facts.browsing import KINDS, browse, seen
+from accountant.console.facts.proposal import MOST, changed
 from accountant.console.framing import EventNumber, Overseen, Population, Visit
 from accountant.ledger.checkpoints import Receipt
+from accountant.ledger.events import Event
+from accountant.reporting.history import ADOPTED
+from accountant.reporting.policy_diff import Changed
 from accountant.reporting.texts import Texts
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed
 
 router = pages()
@@ -47,7 +53,34 @@ def show_event(population: Population, event: EventNumber, visit: Overseen) -> H
     root, size = (signed.head.root, signed.size) if signed else (b"", 0)
     texts = Texts(partial(service.texts, population), page=1)
     one, ends = seen(rows[0], texts, receipt, root, size), service.head(population).size
-    return visit.page("event.html.j2", "ledger", population, one=one, ends=ends)
+    before, rules = _rules(service, Event.from_bytes(rows[0].body))
+    return visit.page(
+        "event.html.j2",
+        "ledger",
+        population,
+        one=one,
+        ends=ends,
+        had=before is not None,
+        rules=rules[:MOST],
+        more=max(0, len(rules) - MOST),
+    )
+
+
+def _rules(service: Service, event: Event) -> tuple[Policy | None, tuple[Changed, ...]]:
+    """Return the policy before an event that adopted one, and the rules that it changed; nothing of
+    another event, or where one of the two has a kind of rule that this program does not know.
+    """
+    if event.type != ADOPTED:
+        return None, ()
+    earlier = service.policies(event.ledger, event.sequence)
+    stored = [one.body["command"]["policy"] for one in (*earlier[-1:], event)]
+    try:
+        *before, policy = map(Policy.stored, stored)
+    except ValueError:
+        return None, ()
+    people = service.state(event.ledger).population
+    old = before[0] if before else None
+    return old, changed(policy, old, people)
 
 
 @router.get("/{population}/ledger/{event}/receipt")
