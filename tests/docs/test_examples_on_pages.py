@@ -37,6 +37,7 @@ RUN: dict[tuple[str, str], tuple[str, ...]] = {
         ADAPTERS.format(one) for one in ("airflow", "dagster", "prefect", "dbt")
     ),
     ("docs/how-to/orchestrators.md", "yaml"): (ADAPTERS.format("dbt"),),
+    ("docs/how-to/evidence-for-an-auditor.md", "python"): ("tests/docs/test_auditor_page.py",),
     ("docs/how-to/record-after-the-fact.md", "python"): ("tests/client/test_client_docs.py",),
     ("docs/how-to/wait-for-budget.md", "python"): ("tests/docs/test_waiting_page.py",),
     ("docs/how-to/write-a-policy.md", "yaml"): ("tests/cli/test_policy_trials.py",),
