@@ -127,8 +127,8 @@ def test_a_ledger_is_read_back_before_it_is_locked(
     """
     asked = endless_grants("k")
     with (
-        closing(Service(Ledgers(place.url))) as one,
-        closing(Service(Ledgers(place.url))) as other,
+        closing(Service(open_ledgers(place.url))) as one,
+        closing(Service(open_ledgers(place.url))) as other,
     ):
         open_ledger(one, LEDGER)
         before = one.head(LEDGER).size
