@@ -417,6 +417,17 @@ def test_a_decision_names_what_used_the_budget_up(world: Callable[..., World]) -
     assert "used_up_by" not in made.get(path, who="pipeline").json()
 
 
+def test_a_decision_is_read_without_the_ledger(world: Callable[..., World]) -> None:
+    """What used a budget up can be left out; all else of the decision is the same."""
+    made = world().hospital()
+    refusal = made.post("/grants", ask(laplace("9"))).json()
+    path = f"/decisions/{refusal['decision']['id']}"
+    whole = made.get(path, who="officer").json()
+    assert whole.pop("used_up_by")
+    assert made.get(f"{path}?used_up_by=no", who="officer").json() == whole
+    assert made.get(f"{path}?used_up_by=maybe", who="officer").status_code == 422
+
+
 def test_a_policy_tells_who_can_use_up_how_much(world: Callable[..., World]) -> None:
     """The answer to an adoption says it, and so does a proposal, of contexts too."""
     made = world().hospital("  - {id: a, limit: {epsilon: 2}}\n")

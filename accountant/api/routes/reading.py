@@ -169,6 +169,10 @@ async def show_decision(
     request: Request,
     service: TheService,
     desk: TheDesk,
+    used_up_by: Annotated[
+        Literal["yes", "no"],
+        Query(description="no: without it, for which all events before the decision are read"),
+    ] = "yes",
 ) -> JSONResponse:
     """Show every rule that was evaluated, with both sides of its comparison, and the charges that
     used up each limit that fired. Pipelines see their own decisions, without other clients.
@@ -183,7 +187,7 @@ async def show_decision(
         return event, in_full(event, service.explain(population, event), asked)
 
     event, document = await run_in_threadpool(judged)
-    if narrowed_to(key) is None:
+    if used_up_by == "yes" and narrowed_to(key) is None:
         work = partial(used_up, desk, service, event, document["rules"])
         document["used_up_by"] = cast(list[Contributors], await READINGS.do(request, work))
     return JSONResponse(document)
