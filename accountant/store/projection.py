@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from accountant.ledger.checkpoints import Known
 from accountant.ledger.events import check_canonical
@@ -19,6 +19,7 @@ from accountant.store.ahead import OWN, Ahead
 from accountant.store.ledgers import Stored, StoreError
 
 _LATELY: Final = 1.0  # Seconds after which a writer may have written its last
+RESTS: Final = 20  # How much longer than reading a damaged ledger took it is not read again
 _TOGETHER: Final = 128  # Events that are checked, then applied: each step for all (ADR 0022)
 
 
@@ -43,6 +44,14 @@ class Diverged(StoreError):
 S = TypeVar("S")
 
 
+class _Broken(NamedTuple):
+    """A ledger was read up to a damage, and is not read again until a moment."""
+
+    head: Tree
+    reason: str
+    until: float
+
+
 @dataclass(slots=True)
 class Projection(Generic[S]):
     """The state after the events of one ledger, and their tree, guarded by ``lock``.
@@ -62,6 +71,7 @@ class Projection(Generic[S]):
     tree: Tree = field(init=False)
     seen: Tree = field(init=False, default=Tree())
     others: float = field(init=False, default=-inf)  # When another writer was last noticed
+    broken: _Broken | None = field(init=False, default=None)
     lock: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -90,7 +100,21 @@ class Projection(Generic[S]):
         self.tree = self.seen = end
 
     def follow(self, head: Tree, read: Callable[[int], Iterable[Stored]]) -> None:
-        """Fold in the events up to ``head``, hashing each. Raises Diverged, StoreError."""
+        """Fold in the events up to ``head``, hashing each. Raises Diverged, StoreError; and Damaged
+        again without reading where it was found lately: reading on and on would keep a core busy.
+        """
+        began = time.monotonic()
+        if (old := self.broken) is not None and old.head == head and began < old.until:
+            raise Damaged(old.reason)
+        try:
+            self._follow(head, read)
+        except Damaged as error:
+            now = time.monotonic()
+            self.broken = _Broken(head, str(error), now + RESTS * (now - began))
+            raise
+        self.broken = None
+
+    def _follow(self, head: Tree, read: Callable[[int], Iterable[Stored]]) -> None:
         for known in self._heads():
             if head.size < known.size:
                 raise Diverged(self.ledger, known, head)

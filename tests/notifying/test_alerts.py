@@ -520,7 +520,6 @@ from accountant.config.alerts import AlertSettings
 from accountant.notifying.alerting import Alert, Alerting, Way
 from accountant.notifying.channels import ways_of
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.opening import open_ledgers
 
 url, config = sys.argv[1:]

@@ -214,7 +214,6 @@ from datetime import date
 from accountant.reporting.periods.making import AskedReport, facts_of
 from accountant.reporting.periods.period import Period
 from accountant.reporting.periods.rendering import written
-from accountant.store.ledgers import Ledgers
 from accountant.store.opening import open_ledgers
 url, first, last, now = sys.argv[1:]
 period = Period.of_days(first, last)

@@ -63,7 +63,6 @@ import resource, signal, sys
 from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.errors import Unavailable
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.opening import open_ledgers
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -45,7 +45,6 @@ from itertools import islice
 from pathlib import Path
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.opening import open_ledgers
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault

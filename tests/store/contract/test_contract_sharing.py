@@ -27,7 +27,6 @@ import json, sys
 from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.facts import grant_in
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
 from accountant.store.opening import open_ledgers
 
 url, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
