@@ -358,22 +358,16 @@ class Account:
                 mine[n + i] = units[m + i] + (lost and cells == LASTS)
             self.add(cells, mine)
 
-    def gain(self, other: Account, now: int) -> None:
-        """Add all that an account of the same rule holds, as spent now. What everyone has lasts."""
+    def gain(self, other: Account, now: int, *, lasts: bool = False) -> None:
+        """Add what an account that keeps the same holds; of what everyone has, all may last."""
         self.advance(now)
         other.advance(now)
-        (other := other.twin()).stays = other.everyone
         if not self.window:
+            (other := other.twin()).stays = other.everyone if lasts else other.stays
             self.bring(other, len(self.keeps))
         for cells, more in [(LASTS, other.everyone), *grouped(other.cells)] if self.window else ():
             self.add(cells, units := self.bounded(more))
-            self.keep([(cells, units)], now)
-
-    def charge_with(self, other: Account, now: int) -> None:
-        """Add what an account that keeps the same has used; a window counts it as spent now."""
-        if self.window:
-            return self.gain(other, now)
-        return self.bring(other, len(self.keeps))
+            self.keep([(cells, units)], now)  # a window counts it as spent now
 
     def restate(self, currency: str, factor: Fraction | None) -> None:
         """Set a currency to ``factor`` units for each of epsilon, rounded up; None is infinite."""
@@ -959,13 +953,13 @@ class Audit:
         need("confirms" in command or not command.get("also", event.get("leaves")), "not confirmed")
         name, made_from = command["id"], set(event.get("made_from", []))
         due = self.newly_charged(name, made_from, event.get("made_into", []))
-        self.sources[name] = made_from
+        self.sources[name], charges = made_from, event["type"] == REGISTERED[1]
         need(made_from >= self.sources.keys() & command.get("parents", []), "not of all parents")
         for child in event.get("made_into", []):
             self.sources[child].add(name)
-        self.describe(name, command)
-        charges, told = event["type"] == REGISTERED[1], {"charged_with", "orders"} & event.keys()
-        need(event["charged_with"] == due != {} if charges else not told, f"not what charges {due}")
+        both = {"charged_with": due, "moved": self.describe(name, command, charges=charges)}
+        told, mine = ({k: each[k] for k in both if each.get(k)} for each in (event, both))
+        need(told == mine != {} if charges else not {*both, "orders"} & {*event}, f"not {mine}")
         for rule, orders in event.get("orders", {}).items():
             self.limits[rule].learn(orders)
         for one, others in due.items():
@@ -1003,7 +997,7 @@ class Audit:
             self.move(key, into, self.accounts[key])
         for limit, keys, place in begins:
             for into, account in self.brought(limit, keys, place).items():
-                (there := self.account(into)).charge_with(account, self.now)
+                (there := self.account(into)).gain(account, self.now)
                 for key in keys if there.window else ():
                     self.move(key, into, None)
 
@@ -1018,7 +1012,7 @@ class Audit:
             for cells, units in [(self.place(x.cells, key[4]), x.booked[key]) for x in grants]:
                 spent.add(cells or LASTS, units, -1)
                 spent.bound = plus(spent.bound, units[: len(spent.bound)], -1)
-            mine.charge_with(spent, self.now)
+            mine.gain(spent, self.now)
         for grant in grants:
             charge, cells = charge_to(key[4], grant.event), self.place(grant.cells, key[4])
             units = grant.booked[key] if spent else amounts(charge, mine.keeps)
@@ -1039,18 +1033,24 @@ class Audit:
             found |= {name} if at > since and not found.isdisjoint(others) else set()
         return sorted(found)
 
-    def describe(self, name: str, command: Doc) -> None:
-        """Take owner and labels; totals take what a dataset that comes in was used for outside."""
+    def describe(self, name: str, command: Doc, *, charges: bool) -> list[str]:
+        """Take owner and labels; totals take what was outside. Return those that grants stay in."""
         limits = [limit for limit in self.limits.values() if "across" in limit.rule]
         out = [limit for limit in limits if name in self.facts and not self.about(limit.rule, name)]
-        labels = command.get("labels", self.facts.get(name, (None, {}))[1])
-        self.facts[name] = command.get("owner"), labels
+        owner, known = command.get("owner"), self.facts.get(name, (None, {}))[1]
+        self.facts[name] = owner, command.get("labels", known)
         places = [(x.rule["id"], x.number, name) for x in out if self.about(x.rule, name)]
+        moved = set[str]()
         for key in [key for key in self.accounts if key[:3] in places]:
-            self.account((*key[:2], "*", *key[3:])).gain(self.accounts[key], self.now)
+            if (mine := self.accounts[key]).window and charges:
+                moved |= {key[0] for grant in self.open.values() if key in grant.booked}
+                self.move(key, (*key[:2], "*", *key[3:]), mine)
+            else:
+                self.account((*key[:2], "*", *key[3:])).gain(mine, self.now, lasts=True)
             self.accounts[key] = self.limits[key[0]].opened()
             for grant in self.open.values():
                 grant.booked.pop(key, None)
+        return sorted(moved)
 
     def about(self, rule: Doc, dataset: str) -> bool:
         """Return whether a rule is about a dataset as it is registered."""

@@ -65,6 +65,8 @@ class Related(NamedTuple):
     made_into: tuple[str, ...]
     """Those that name it as a parent, and did so before it was registered."""
     charged_with: Charged
+    moved: tuple[str, ...] = ()
+    """Limits in whose totals open grants go on holding what they held outside (handlers.py)."""
 
     @property
     def words(self) -> str:
@@ -83,14 +85,14 @@ def related_in(event: Event) -> Related:
     and is of a type that does not, which others would pass over, or the other way round (ADR 0068).
     """
     body = event.body
-    charges, told = event.type == CHARGING, {"charged_with", "orders"} & body.keys()
-    if charges and not body.get("charged_with"):
-        raise ValueError(f"event {event.sequence} is a {CHARGING} and charges no dataset")
+    charges, told = event.type == CHARGING, {"charged_with", "orders", "moved"} & body.keys()
+    if charges and not (body.get("charged_with") or body.get("moved")):
+        raise ValueError(f"event {event.sequence} is a {CHARGING} and charges nothing")
     if told and not charges:
         named = " and ".join(sorted(told))
         raise ValueError(f"event {event.sequence} is a {event.type}, which has no {named}")
     both = tuple(body.get("made_from", ())), tuple(body.get("made_into", ()))
-    return Related(*both, body.get("charged_with", {}))
+    return Related(*both, body.get("charged_with", {}), tuple(body.get("moved", ())))
 
 
 def newly_charged(
@@ -137,7 +139,7 @@ def charge_ancestors(state: State, charged: Charged, now: int) -> None:
     state.held = None  # grants may have left accounts in this very event
     for ancestor, others in sorted(charged.items()):
         for source, into in [*_alike(state, ancestor, others)]:
-            _charge(state, source, into, now)
+            charge_account(state, source, into, now)
         _bring(state, ancestor, others, now)
     for grant in list(state.open.values()):
         on = grant.on
@@ -148,7 +150,7 @@ def charge_ancestors(state: State, charged: Charged, now: int) -> None:
     state.held = None
 
 
-def _charge(state: State, source: AccountKey, into: AccountKey, now: int) -> None:
+def charge_account(state: State, source: AccountKey, into: AccountKey, now: int) -> None:
     """Add what is used in an account to another that keeps the same. Open grants hold there what
     they hold here, unless they hold something already.
     """

@@ -5,7 +5,7 @@ Nothing here can be taken back; a transaction begins before such an event is app
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from accountant.budget.accounts.growing import Growth, by_class, grow, many
 from accountant.budget.accounts.unlocking import Arrivals, born
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.ancestors import (
+    charge_account,
     charge_ancestors,
     newly_charged,
     note,
@@ -220,7 +221,7 @@ def _register_dataset(state: State, event: Event) -> None:
         state.datasets[name] = replace(child, sources=tuple(sorted({*child.sources, body["id"]})))
     if state.adopted is not None:
         if there is not None:
-            _come_in(state, state.adopted, there, now, event.time)
+            _come_in(state, state.adopted, there, now, event.time, related.moved)
         state.adopted = replace(state.adopted)  # routes are found anew; readers keep theirs
     charge_ancestors(state, related.charged_with, event.time)
     note(state, event.sequence, related.charged_with, due)
@@ -235,9 +236,11 @@ def labels_after(there: Dataset | None, stated: Mapping[str, str] | None) -> Lab
     return tuple(sorted(stated.items()))
 
 
-def _come_in(state: State, adopted: Adopted, before: Dataset, after: Dataset, now: int) -> None:
-    """Move what the dataset was used for outside of the scope of limits across datasets that it
-    comes into the scope of into their totals (rules/limit.py). Open grants no longer hold it.
+def coming_in(
+    state: State, adopted: Adopted, before: Dataset, after: Dataset
+) -> dict[AccountKey, AccountKey]:
+    """Return the accounts that keep what a dataset was used for outside of the scope of limits
+    across datasets which it comes into the scope of, each with the total that it comes into.
     """
     into: dict[AccountKey, AccountKey] = {}
     for rule in adopted.policy.limits:
@@ -248,11 +251,31 @@ def _come_in(state: State, adopted: Adopted, before: Dataset, after: Dataset, no
                 for key in _own(state, rule, number)
                 if key.dataset == after.id
             }
+    return into
+
+
+def _come_in(
+    state: State,
+    adopted: Adopted,
+    before: Dataset,
+    after: Dataset,
+    now: int,
+    moved: Collection[str],
+) -> None:
+    """Move what the dataset was used for outside of the scope of limits across datasets that it
+    comes into the scope of into their totals (rules/limit.py). Open grants no longer hold it; but
+    in the totals of limits that are ``moved`` they hold what they held outside.
+    """
+    into = coming_in(state, adopted, before, after)
     if not into:
         return
+    state.held = None
     for outside, total in into.items():
-        moved = state.accounts.alone(outside)
-        state.to_change(total).gain(moved, now)
+        if outside.rule in moved:
+            charge_account(state, outside, total, now)
+            state.held = None
+        else:
+            state.to_change(total).gain(state.accounts.alone(outside), now)
         state.accounts[outside] = adopted.epochs[outside.rule].opens(state.space)
     for grant in list(state.open.values()):
         kept = tuple(pair for pair in grant.bookings if pair[0] not in into)

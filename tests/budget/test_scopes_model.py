@@ -194,6 +194,7 @@ class Scopes(RuleBasedStateMachine):
         }
         about |= {"justification": "x", "mechanisms": [laplace(str(float(epsilon)))]}
         kind = "ask_grant" if hold else "record_invocations"
+        about |= {"ttl_seconds": 86_400} if hold else {}
         in_force = "total" in [r.id for r in self.book.state.adopted.policy.limits]  # type: ignore[union-attr]
         fits = not in_force or self.fits(charge)
         event = self.book.do(kind, client, **about)
@@ -237,10 +238,10 @@ class Scopes(RuleBasedStateMachine):
         if release:
             charge.epsilon = Fraction()
 
-    @rule(minutes=st.integers(1, 50))
-    def wait(self, minutes: int) -> None:
-        """Time passes; grants last longer than that."""
-        for name in list(self.open):
+    @rule(minutes=st.integers(1, 50), ends=st.booleans())
+    def wait(self, minutes: int, ends: bool) -> None:
+        """Time passes, perhaps once all grants have ended; they last for a day."""
+        for name in list(self.open) if ends else ():
             self.book.do("commit_grant", self.open[name].client, grant=name)
             self.open.pop(name).spent = self.book.now
         self.book.now += minutes * 60 * MICRO
@@ -258,10 +259,12 @@ class Scopes(RuleBasedStateMachine):
         for (rule_id, _), total in self.totals.items():
             if self.holds(rule_id, name) and not before[rule_id]:
                 now = self.book.now
-                total.inside += [
-                    Copy(one.cells, self.counts(rule_id, one, now), now)
-                    for one in total.outside.pop(name, [])
-                ]
+                for one in total.outside.pop(name, []):
+                    runs = rule_id == "month" and one.spent is None
+                    if runs and not any(one is line for line in total.inside):
+                        total.inside.append(one)  # what it will have spent passes an hour later
+                    else:
+                        total.inside.append(Copy(one.cells, self.counts(rule_id, one, now), now))
 
     # -- what has to hold --------------------------------------------------------------------
 

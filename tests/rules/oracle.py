@@ -844,6 +844,7 @@ class Oracle:
         self.parents[name] = command.get("parents", [])
         totals = [rule for rule in self.rules if "across" in rule]
         out = [rule for rule in totals if there is not None and not self._covers(rule, name)]
+        moved = False
         labels = command.get("labels", there[1] if there else {})
         self.what[name] = command.get("owner"), labels
         for rule in out if self.rules else ():
@@ -855,11 +856,25 @@ class Oracle:
                     grant.accounts = [one for one in grant.accounts if one != key]
                 place = (*key[:2], "*", *key[3:])
                 total = self.accounts.setdefault(place, Account(account.axis, account.span))
-                kept = account.counting(now)
-                total.entries += [
-                    Entry(one.cells, one.sums, None, now, one.cells is None) for one in kept
-                ]
-        return self._come_late(before, now)
+                moved |= self._into_total(account, place, total, now)
+        return self._come_late(before, now) or moved
+
+    def _into_total(self, account: Account, place: Key, total: Account, now: int) -> bool:
+        """Everything that counts outside of a total counts in it as spent. But of a total over a
+        span open grants go on holding it there: what they run is spent later. Returns whether any.
+        """
+        moved = False
+        had = {name for name, grant in self.grants.items() if place in grant.accounts}
+        for one in account.counting(now):
+            stays = total.span is not None and one.grant is not None
+            moved |= stays
+            if one.grant is not None and stays and one.grant not in had:
+                total.entries.append(replace(one))
+                if place not in self.grants[one.grant].accounts:
+                    self.grants[one.grant].accounts.append(place)
+            else:
+                total.entries.append(Entry(one.cells, one.sums, None, now, one.cells is None))
+        return moved
 
     def _come_late(self, before: dict[str, set[str]], now: int) -> bool:
         """What turns out to be behind data that were used has been used with them: each charge on

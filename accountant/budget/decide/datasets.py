@@ -17,7 +17,7 @@ from accountant.budget.commands import Envelope, RegisterDataset
 from accountant.budget.decide.adopting import orders_told
 from accountant.budget.decide.proposing import second
 from accountant.budget.errors import Conflict
-from accountant.budget.handlers import labels_after
+from accountant.budget.handlers import coming_in, labels_after
 from accountant.budget.outcome import CHARGING, REGISTERED, Body
 from accountant.budget.population.naming import Data, check_spelling, joined, meant_by, normal_form
 from accountant.budget.population.population import Dataset
@@ -59,9 +59,10 @@ def register_dataset(
     if effect := {name: found for name, found in effect.items() if found}:
         second(asked, effect)
     found: Body = {"made_from": made_from, "made_into": made_into, "leaves": left}
-    found |= {"charged_with": charged, "orders": _orders(state, charged)}
+    moved = _moved(state, command) if asked.charges else []
+    found |= {"charged_with": charged, "orders": _orders(state, charged), "moved": moved}
     body = {name: told for name, told in found.items() if told}
-    return [state.next_event(asked, CHARGING if charged else REGISTERED, now, body)]
+    return [state.next_event(asked, CHARGING if charged or moved else REGISTERED, now, body)]
 
 
 def _orders(state: State, charged: Charged) -> Body:
@@ -209,6 +210,23 @@ def _leaves(state: State, command: RegisterDataset) -> list[str]:
         for rule, scope in state.adopted.policy.scopes
         if rule.action in HOLDING and scope.holds(there) and not scope.holds(after)
     ]
+
+
+def _moved(state: State, command: RegisterDataset) -> list[str]:
+    """Return the limits across datasets that the dataset comes into the scope of, which count over
+    a span, and outside of which open grants hold something. What they run counts from then on: as
+    spent now it would pass too early. So they hold it in the total.
+    """
+    there, adopted = state.datasets.get(command.id), state.adopted
+    if there is None or adopted is None:
+        return []
+    after = _after(there, command)
+    outside = coming_in(state, adopted, there, after)
+    spans = {rule.id for rule in adopted.policy.limits if rule.span is not None}
+    if not any(key.rule in spans for key in outside):
+        return []
+    held = {key for grant in state.open.values() for key, _ in grant.bookings}
+    return sorted({key.rule for key in outside if key.rule in spans and key in held})
 
 
 def _after(there: Dataset | None, command: RegisterDataset) -> Dataset:

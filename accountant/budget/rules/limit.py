@@ -70,7 +70,9 @@ class LimitRule(Amounts):
       compared with. When a dataset comes in, all that its outside account holds moves into the
       total, and the outside account begins at nothing. So each charge on one dataset is at each
       moment in exactly one of both. What open grants hold of it counts as spent then, as when a
-      limit is adopted: a reservation bounds what it becomes. A query that read several datasets
+      limit is adopted: a reservation bounds what it becomes. Not in a total over a span: what they
+      run may be spent later, and what counts as spent at once would pass too early. There they go
+      on holding it. A query that read several datasets
       while all were outside is in the account of each, and counts for each that comes in, as it
       does in the lifetimes that an adopted limit begins with.
 
