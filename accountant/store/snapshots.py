@@ -23,13 +23,15 @@ from accountant.ledger.events import canonical, digest
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine
 from accountant.store.vault import Vault, VaultError
-from accountant.store.whole import whole
+from accountant.store.whole import clear_parts, whole
 
 _NONE: Final = "there is none"
 _FORMAT: Final = b"accountant snapshot 1\n"
 _LENGTH: Final = 8
 _MAC: Final = sha256().digest_size
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
+_ABANDONED: Final = 3_600.0
+"""Seconds after which a part of a snapshot is what a process left that was killed."""
 _FOLDING: Final = ("budget", "privacy", "ledger/events.py")  # The code that states depend on
 
 _log = logger()
@@ -62,6 +64,7 @@ class Snapshots:
         try:
             mac = hmac.new(self.vault.snapshot_key() or self.vault.new_snapshot_key(), None, sha256)
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            clear_parts(self._path(ledger), _ABANDONED)
             with whole(self._path(ledger), 0o600, durable=False) as file:
                 for part in (_FORMAT, len(head).to_bytes(_LENGTH, "little"), head, *parts):
                     mac.update(part)

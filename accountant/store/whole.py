@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +30,16 @@ def whole(path: Path, mode: int = 0o666, *, durable: bool = True) -> Iterator[IO
             sync(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def clear_parts(path: Path, seconds: float) -> None:
+    """Remove what processes have left that were killed while they wrote ``path``: parts to which
+    nothing was added for so many seconds. Raises OSError.
+    """
+    for part in path.parent.glob(f".{escape(path.name)}.*.part"):
+        with suppress(FileNotFoundError):  # its process has ended, or another one removes it
+            if time.time() - part.stat().st_mtime > seconds:
+                part.unlink()
 
 
 def sync(folder: Path) -> None:

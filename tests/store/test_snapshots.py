@@ -6,6 +6,8 @@ import hmac
 import logging
 import os
 import shutil
+import signal
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from accountant.budget.snapshot import dump, load
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy import engine
 from accountant.store.snapshots import Snapshots, code_digest
+from accountant.store.whole import whole
 from bench.mixed import LEDGER, mixed
 
 EVENTS = list(mixed(60))
@@ -217,3 +220,21 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, log: LogCap
     assert made.keep(LEDGER, TREE, PARTS) is False
     assert made.read(LEDGER) is None
     assert {entry["log_level"] for entry in log.entries} == {"info", "warning"}
+
+
+def test_what_a_killed_process_left_is_removed(snapshots: Snapshots) -> None:
+    """The part of a snapshot that a kill cut off is gone with the next one that is kept, an hour
+    later: services that are killed again and again fill no disk. A younger one may be at work.
+    """
+    if (child := os.fork()) == 0:
+        with whole(path(snapshots)) as file:
+            file.write(bytes(10**6))
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    [left] = snapshots.folder.glob(".*")
+    assert snapshots.keep(LEDGER, TREE, PARTS)
+    assert left.exists()
+    os.utime(left, (0, time.time() - 2 * 3_600))
+    assert snapshots.keep(LEDGER, TREE, PARTS)
+    assert list(snapshots.folder.iterdir()) == [path(snapshots)]
+    assert snapshots.read(LEDGER) is not None
