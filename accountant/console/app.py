@@ -13,6 +13,7 @@ from accountant.config.identity import provider_of
 from accountant.config.settings import Settings
 from accountant.console import signing_in
 from accountant.console.access import HOME, Console
+from accountant.console.line import Line
 from accountant.console.pages import (
     accounts,
     decisions,
@@ -54,6 +55,7 @@ def add_console(app: FastAPI, service: Service, settings: Settings) -> None:
     )
     app.state.trials = Trials(service.ledgers)
     app.state.reports = UnderWay(service.ledgers)
+    app.add_middleware(Line)
     first = signing_in, home, keys, findings, ledger, evidence
     for module in (*first, accounts, what_if, decisions, proposals, requests, reports):
         app.include_router(module.router)

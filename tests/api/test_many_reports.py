@@ -1,4 +1,4 @@
-"""Reports, and what else takes seconds to read, keep nobody waiting who asks for other things."""
+"""Reports, pages and what else takes seconds keep nobody waiting who asks for other things."""
 
 from __future__ import annotations
 
