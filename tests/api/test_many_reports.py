@@ -11,8 +11,8 @@ from support import World, ask, laplace
 
 from accountant.reporting import desk
 
-MANY = 50
-"""More than there are threads for all calls."""
+MANY = 100
+"""Far more than there are threads for all calls."""
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def test_who_waits_for_one_keeps_nobody_waiting(made: World, path: str) -> None:
     begun = time.monotonic()
     for _ in range(5):
         assert made.get("/accounts").is_success
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     for client in clients:
         client.close()
     with asking(made, path) as last:
         assert last.recv(65_536).startswith(b"HTTP/1.1 200 ")
-    assert time.monotonic() - begun < 40
+    assert time.monotonic() - begun < 60
