@@ -114,6 +114,16 @@ def test_pictures_have_a_title_and_a_description(hostile: str) -> None:
     assert "epsilon left" in hostile
 
 
+def test_pictures_can_be_moved_by_keys_where_a_window_is_narrow(hostile: str) -> None:
+    """Each stands in a named box of its own, which a keyboard reaches."""
+    tags = Page(hostile).tags
+    after = [tags[place + 1] for place, (tag, _) in enumerate(tags) if tag == "figure"]
+    assert after
+    for tag, attributes in after:
+        assert (tag, attributes["class"], attributes["tabindex"]) == ("div", "chart", "0")
+        assert attributes["aria-label"].startswith("Budget left over time")
+
+
 def test_groups_beyond_thirty_are_counted(hostile: str) -> None:
     """A long dimension shows its worst thirty values and says how many are left out."""
     assert "32 of 62 groups are not shown" in Page(hostile).text
