@@ -150,6 +150,11 @@ class Reader:
         with self._up_to_date(ledger):
             pass
 
+    def datasets(self, ledger: str) -> list[str]:
+        """Return the ids of the registered datasets, in order. Raise NotFound."""
+        with self._up_to_date(ledger) as state:
+            return sorted(state.datasets)
+
     def elsewhere(self, ledger: str) -> dict[str, list[str]]:
         """Return, by dataset, the datasets of other populations that are the same data."""
         with store_failures():

@@ -55,6 +55,15 @@ def test_whoever_oversees_gets_the_files(made: World) -> None:
             assert kind == "statement" or "<b>wages" not in answer.text
 
 
+def test_the_forms_offer_the_datasets(made: World) -> None:
+    """Wherever a dataset is asked for, its name can be chosen."""
+    page = signed_in(made).get(PAGE).text
+    assert re.findall(r'<option value="([^"]*)"></option>', page) == ["d"]
+    named = re.findall(r'<input[^>]* name="dataset"[^>]*>', page)
+    assert len(named) == 3
+    assert all('list="datasets"' in one for one in named)
+
+
 def test_what_is_wrong_is_said_and_what_was_typed_is_kept(made: World) -> None:
     """On the same page: no kind, a period that ends before it begins, a dataset that is none."""
     browser, today = signed_in(made), _today(made)

@@ -42,6 +42,8 @@ KINDS: Final = (
 )
 PATIENCE: Final = 1.0
 """Seconds that somebody waits for a report without being told how far it is."""
+MOST_NAMED: Final = 1_000
+"""Datasets that a form offers; the name of any other is typed."""
 FILES: Final[tuple[Role, ...]] = ("admin", "officer")
 """The roles that file reports."""
 _Short = Annotated[str, Query(max_length=100)]
@@ -110,6 +112,7 @@ def _page(
         typed=typed,
         mistake=mistake,
         signed=signed,
+        datasets=visit.service.datasets(population)[:MOST_NAMED],
     )
 
 
