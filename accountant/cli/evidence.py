@@ -27,6 +27,7 @@ from accountant.cli.progress import progress
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.publishing.export import covering, write_bundle, write_tiles
 from accountant.publishing.verified import record_verification
+from accountant.reporting.numbers import counted
 from accountant.reporting.statement import accounts_json
 from accountant.reporting.words import shortened
 from accountant.store.whole import whole
@@ -174,7 +175,8 @@ def _show_verdict(verdict: AuditResult, *, anchored: bool) -> None:
     for line in lines:
         common.show(line, soft_wrap=True)  # without line breaks, to be copied
     if verdict.cosigned or verdict.required:
-        text = f"cosigned by {verdict.cosigned} witnesses; the policy requires {verdict.required}"
+        by = counted(verdict.cosigned, "witness", "witnesses")
+        text = f"cosigned by {by}; the policy requires {verdict.required}"
         common.show(text, "yellow" if verdict.cosigned < verdict.required else None)
     custody = verdict.state.custody if verdict.state else None
     if custody and custody.recovered is not None:
@@ -203,8 +205,8 @@ def _show_verdict(verdict: AuditResult, *, anchored: bool) -> None:
         else "bytes, order, signatures and sums were checked; to check the decisions, give the "
         "earlier events too: verify FIRST.tar THIS.tar"
     )
-    found = "1 finding" if verdict.count == 1 else f"{verdict.count} findings"
-    common.show(f"{verdict.events} events: {found if verdict.count else f'{again}: all agree'}")
+    found = counted(verdict.count, "finding") if verdict.count else f"{again}: all agree"
+    common.show(f"{verdict.events} events: {found}")
 
 
 def _show_findings(findings: Sequence[object], count: int) -> None:
@@ -319,7 +321,7 @@ def _show_replay(
     _show_findings(findings, len(findings))
     verdict = "every decision was taken again and every total recomputed: all agree"
     if findings:
-        verdict = f"{len(findings)} findings"
+        verdict = counted(len(findings), "finding")
     elif not anchored:
         verdict += " (only a known --root shows that no later event was cut off)"
     common.show(f"{document['ledger']}: {document['events']} events, {verdict}")

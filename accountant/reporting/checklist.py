@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from accountant.reporting.numbers import counted
 from accountant.reporting.periods.document import Document, Section, table, texts
 from accountant.reporting.schema import Report
 from accountant.reporting.verdict import in_words
@@ -129,7 +130,7 @@ def _algorithms(report: Report) -> tuple[Asked, ...]:
         ),
         Asked(
             "Is each loss derived rather than claimed?",
-            f"{doubtful.get('unverifiable', 0)} requests rest on a claim that nothing verifies; "
+            f"Claims that nothing verifies: {counted(doubtful.get('unverifiable', 0), 'request')}; "
             f"{doubtful.get('understated', 0)} claimed less than their mechanism costs.",
             "accountant explain; docs/reference/mechanisms.md",
             "Are stated sensitivities right for the data?",
@@ -176,7 +177,8 @@ def _trust(report: Report) -> tuple[Asked, ...]:
         ),
         Asked(
             "What rests on the word of a client?",
-            f"{given} grants were given back as never run, whole or in part.",
+            f"{counted(given, 'grant was', 'grants were')} given back as never run, whole or in "
+            "part.",
             "report, taken on trust; docs/reference/rules.md (trusted)",
             "Is it acceptable for these clients?",
         ),
@@ -198,12 +200,16 @@ def _security(report: Report) -> tuple[Asked, ...]:
     changes = report.policy.latest_changes if report.policy else ()
     two = sum(one.confirmed_by is not None for one in changes)
     checkpoint = report.ledger.checkpoint
-    signed = f"the first {checkpoint.size} events are signed" if checkpoint else "nothing is signed"
-    witnesses = f", {checkpoint.cosigned} witnesses confirmed it" if checkpoint else ""
+    signed, witnesses = "nothing is signed", ""
+    if checkpoint:
+        signed = f"the first {checkpoint.size:,} events are signed"
+        some = counted(checkpoint.cosigned, "witness", "witnesses")
+        witnesses = f", {some if checkpoint.cosigned else 'no witness'} confirmed it"
     return (
         Asked(
             "Who may ask, decide and change the rules?",
-            f"Keys have roles; {two} of the latest {len(changes)} policies took two people.",
+            f"Keys have roles; {counted(two, 'policy', 'policies')} of the latest {len(changes)} "
+            "took two people.",
             "docs/reference/access.md; docs/how-to/confirm-a-change.md",
             "Who holds the keys, and who may reach the data beside the ledger?",
         ),

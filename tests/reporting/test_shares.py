@@ -57,6 +57,32 @@ def test_training_is_a_share_of_what_is_spent(desk: Desk) -> None:
     assert "no bound" not in page.split("What used it up")[1].split("<h2")[0]
 
 
+def answer(desk: Desk, question: str) -> str:
+    """What the checklist answers."""
+    [found] = [
+        row[1]
+        for section in checklist(desk.report()).sections
+        for one in section.tables
+        for row in one.rows
+        if row[0] == question
+    ]
+    return found
+
+
+def test_the_checklist_tells_one_as_one(desk: Desk) -> None:
+    """What there is one of is told in the singular."""
+    limited(desk)
+    grant = desk.grant(laplace("0.1"))
+    desk.do("release_grant", grant=f"g{grant.sequence}", reason="nothing ran")
+    desk.record(declared("0.1"))
+    trusted = answer(desk, "What rests on the word of a client?")
+    assert trusted == "1 grant was given back as never run, whole or in part."
+    claims = answer(desk, "Is each loss derived rather than claimed?")
+    assert claims.startswith("Claims that nothing verifies: 1 request; ")
+    changes = answer(desk, "Who may ask, decide and change the rules?")
+    assert changes == "Keys have roles; 1 policy of the latest 1 took two people."
+
+
 def test_training_was_not_released_without_noise(desk: Desk) -> None:
     """The checklist counts as without a bound what nothing bounds, and no step of training."""
     limited(desk)
@@ -64,14 +90,7 @@ def test_training_was_not_released_without_noise(desk: Desk) -> None:
     desk.record(STEP | {"count": 50})
 
     def said() -> str:
-        [found] = [
-            row[1]
-            for section in checklist(desk.report()).sections
-            for one in section.tables
-            for row in one.rows
-            if row[0] == "Was anything released without noise?"
-        ]
-        return found
+        return answer(desk, "Was anything released without noise?")
 
     assert said().startswith("No charge is without a bound. 2 have no epsilon by themselves")
     desk.record(NON_PRIVATE)
