@@ -40,6 +40,8 @@ logs/*.txt                 what each pipeline printed
 API keys are not kept here. To look at this ledger through the service again, in this folder:
 ACCOUNTANT_HOME=. accountant keys create --role auditor --name me
 ACCOUNTANT_HOME=. accountant serve
+and beside it, for an address that a browser opens:
+ACCOUNTANT_HOME=. accountant signin-link --role auditor --name reader
 """
 
 
