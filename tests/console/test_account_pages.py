@@ -77,6 +77,19 @@ def test_an_account_says_what_is_left_of_its_tightest_limit(desk: Desk) -> None:
     assert "that of 2.875 does" in words.lede(facts(desk))
 
 
+def test_a_limit_with_room_is_not_said_to_have_too_little(desk: Desk) -> None:
+    """Where another limit refuses the usual request, that is said of none that has room for it."""
+    rules = "  - {id: a, limit: {epsilon: 1}}\n  - {id: b, across: datasets, limit: {epsilon: 2}}\n"
+    desk.hospital(rules)
+    for _ in range(3):
+        desk.grant(laplace("0.3"))
+    own, whole = facts(desk), facts(desk, "*")
+    assert words.headline(own) == "0.100 of 1 is left, too little for a usual request"
+    assert "costs 0.300, so the next one about everyone is refused." in words.lede(own)
+    assert words.headline(whole) == "1.100 of 2 is left, and yet a usual request is refused"
+    assert "is refused, by this rule or another one." in words.lede(whole)
+
+
 def test_a_dataset_without_a_limit_of_its_own_stands_under_that_on_all(desk: Desk) -> None:
     """It shows the limit on all datasets together; a dataset that nothing covers says so."""
     desk.population()

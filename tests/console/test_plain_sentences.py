@@ -40,6 +40,7 @@ def test_an_adopted_policy_is_told_rule_by_rule(made: World) -> None:
 def test_open_grants_are_not_taken_for_reported_ones(made: World) -> None:
     """While one is open nothing says that all were reported on; one is told as one."""
     browser = signed_in(made)
+    assert "No open grant" in texts(browser.get("/console/fair/findings"))
     assert made.post("/grants", ask(laplace("0.25"))).status_code == 201
     assert "no grant expired without a report" in texts(browser.get("/console/fair/findings"))
     said = texts(browser.get("/console/fair/grants"))

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from accountant.budget.state import ALL
 from accountant.console.amounts import grouped
 from accountant.console.facts.account import AccountFacts, Limit
+from accountant.console.facts.accounts import UsualFacts
 from accountant.privacy.units import INFINITE
 from accountant.reporting.numbers import (
     NO_BOUND,
@@ -52,9 +53,30 @@ def headline(facts: AccountFacts) -> str:
     )
     if facts.usual is None or limit.action != "block":
         return left
-    more = facts.usual.more
-    enough = f"enough for about {counted(more, 'usual request')}"
-    return f"{left}, {enough if more else 'too little for a usual request'}"
+    if more := facts.usual.more:
+        enough = f"enough for about {counted(more, 'usual request')}"
+    elif _costs_more(facts.usual, limit):
+        enough = "too little for a usual request"
+    else:
+        enough = "and yet a usual request is refused"
+    return f"{left}, {enough}"
+
+
+def _cost(usual: UsualFacts, limit: Limit) -> str:
+    """Return what a usual request costs, and whether the next one is refused."""
+    text = f"A usual request costs {up(usual.epsilon, places(limit.epsilon))}"
+    if usual.more or limit.action != "block":
+        return f"{text}, the median of the latest ones."
+    if _costs_more(usual, limit):
+        return f"{text}, so the next one about everyone is refused."
+    return f"{text}. The next one about everyone is refused, by this rule or another one."
+
+
+def _costs_more(usual: UsualFacts, limit: Limit) -> bool:
+    """Return whether a usual request costs more than is left, as far as its epsilon tells."""
+    if usual.epsilon == INFINITE:
+        return True
+    return Decimal(usual.epsilon) > Decimal(limit.total.remaining)
 
 
 def _over(dataset: str, limit: Limit) -> str:
@@ -80,13 +102,7 @@ def lede(facts: AccountFacts) -> str:
             + ("; nothing is promised." if holds == NO_BOUND else f"; that of {holds} does.")
         )
     if facts.usual is not None:
-        each = up(facts.usual.epsilon, places(limit.epsilon))
-        text = f"A usual request costs {each}"
-        said.append(
-            f"{text}, so the next one about everyone is refused."
-            if not facts.usual.more and limit.action == "block"
-            else f"{text}, the median of the latest ones."
-        )
+        said.append(_cost(facts.usual, limit))
     if limit.worst:
         said.append(f"Most was spent on {group(limit.worst)}; the numbers are theirs.")
     if limit.window:
