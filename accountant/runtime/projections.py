@@ -93,8 +93,11 @@ class Projections:
                 if not now and begun + _BURST < self._free:
                     return
                 size = self._last(projection.ledger).size
-                if projection.seen.size - size >= max(_WORTH, size // _PART):
+                if projection.seen.size - size < max(_WORTH, size // _PART):
+                    continue
+                try:
                     self._keep(projection, self._snapshots, 0.0 if now else _BREATH)
+                finally:
                     taken = time.monotonic() - begun
                     self._free = max(self._free, begun) + _SHARE * taken
 
@@ -107,10 +110,13 @@ class Projections:
             if projection.tree != tree:
                 return  # dropped, and not read back yet
             copied = Copied.of(projection.state)
-        parts = copied.dump(partial(time.sleep, breath))
-        worked = snapshots.keep(projection.ledger, tree, parts)
-        size = tree.size if worked else self._last(projection.ledger).size
-        self._kept[projection.ledger] = _Kept(size, time.monotonic())
+        size = self._last(projection.ledger).size
+        try:
+            parts = copied.dump(partial(time.sleep, breath))
+            if snapshots.keep(projection.ledger, tree, parts):
+                size = tree.size
+        finally:
+            self._kept[projection.ledger] = _Kept(size, time.monotonic())
 
     def _from_snapshot(self, ledger: str) -> tuple[State, Tree] | None:
         """Return the valid snapshot that a projection starts from, if there is one."""

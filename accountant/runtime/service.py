@@ -77,9 +77,11 @@ class Service(Reader):
     def close(self) -> None:
         """Answer the waiting commands, take no more, and close the database."""
         self._queue.close()
-        self._projections.keep(now=True)
-        with suppress(TimeoutError):  # another process keeps the file: as it is, it loses nothing
-            self.ledgers.close()
+        try:
+            self._projections.keep(now=True)
+        finally:
+            with suppress(TimeoutError):  # another process keeps the file: it loses nothing so
+                self.ledgers.close()
 
     def start(self, believed: int | None, ahead: int) -> None:
         """Read all ledgers, check the clock (``Reader.start``), and enter the datasets that are not

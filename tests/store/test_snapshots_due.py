@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -94,3 +94,28 @@ def test_the_oldest_comes_first(
         service.keep_snapshots()
     written = {file.name for file in (tmp_path / "snapshots").iterdir() if file.is_file()}
     assert written == {"one.snapshot", "two.snapshot"}
+
+
+def test_no_ledger_takes_the_turn_of_the_others(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger whose state fills the memory when it is written is tried last the next time; and the
+    end of the service closes the database all the same.
+    """
+    dump = projections.Copied.dump
+
+    def filling(copied: projections.Copied, breathe: Callable[[], None]) -> list[bytes]:
+        if copied.state.ledger == "one":
+            raise MemoryError
+        return dump(copied, breathe)
+
+    monkeypatch.setattr(projections.Copied, "dump", filling)
+    for _ in range(2):
+        with suppress(MemoryError):
+            service.keep_snapshots()
+    assert kept(tmp_path).keys() == {"three", "two"}
+    with pytest.raises(MemoryError):
+        service.close()
+    held = [os.readlink(file) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    assert not [file for file in held if file.startswith(str(tmp_path))]
+    monkeypatch.undo()
