@@ -89,3 +89,23 @@ def test_without_open_grants_the_event_is_as_it_was() -> None:
     book.do("commit_grant", grant=grant)
     assert book.ask(labelled("high"), "admin")[0].type == REGISTERED
     assert Event.from_bytes(book.stored[-1]).body.keys() == {"command"}
+
+
+def test_a_window_counts_what_is_asked_for_since_it_was_adopted() -> None:
+    """A grant that was open when a window was adopted is not among what it counts, as the page of
+    rules says, also when it runs later; the lifetime has it.
+    """
+    book = hospital("  - {id: wide, limit: {epsilon: 10}}\n")
+    grant = grant_in(book.grant(laplace("0.5")))
+    book.policy(
+        "  - {id: wide, limit: {epsilon: 10}}\n  - {id: new, window: 4h, limit: {epsilon: 2}}\n"
+    )
+    book.do("commit_grant", grant=grant)
+    assert used_of(book, "new") == [0]
+    assert used_of(book, "wide") == [50]
+    assert book.replayed().findings == []
+
+
+def used_of(book: Book, rule: str) -> list[int]:
+    """Hundredths of epsilon that a rule counts on d, by cell."""
+    return [cell[0] // 10**7 for cell in book.used(rule, "d")]
